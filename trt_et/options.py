@@ -21,6 +21,7 @@ PRECISIONS: Final = ("float16", "bfloat16")
 """The values of ``BuildOptions.precision``, besides None."""
 
 _CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
+_COMPACT = re.compile(r"(?:sm_|compute_)?(\d{1,2})(\d)")
 
 Check = Callable[[str, Any], Any]
 """Takes an option's name and value; returns the value to keep, or raises ``OptionError``."""
@@ -56,9 +57,10 @@ def _capabilities(name: str, value: Any) -> tuple[str, ...]:  # noqa: ANN401
     texts = [str(item) if isinstance(item, float) else item for item in value or ()]
     for capability in texts:
         if not isinstance(capability, str) or not _CAPABILITY.fullmatch(capability):
+            compact = _COMPACT.fullmatch(str(capability))
+            near = f"; did you mean '{compact[1]}.{compact[2]}'?" if compact else ", such as '8.9'"
             raise OptionError(
-                f"compute capability {capability!r} is not of the form '<major>.<minor>', "
-                "such as '8.9'"
+                f"compute capability {capability!r} is not of the form '<major>.<minor>'{near}"
             )
     return tuple(texts)
 
@@ -98,6 +100,16 @@ def _precision(name: str, value: Any) -> str | None:  # noqa: ANN401
     )
 
 
+# Names of torch_tensorrt.compile() and of others, and what to use instead.
+_PRECISION_ADVICE: Final = "use precision='float16' or precision='bfloat16'"
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("enabled_precisions", "enable_autocast"), _PRECISION_ADVICE),
+    **dict.fromkeys(("fp16", "bf16", "half", "bfloat16", "float16", "dtype"), _PRECISION_ADVICE),
+    "torch_executed_modules": "use excluded_ops=[...] with names of operators or nodes",
+    "cache_built_engines": "use cache=True",
+    "engine_cache_dir": "use cache=<folder>",
+    "dryrun": "use TensorRTPartitioner.explain(program)",
+}
 _REFUSED: Final = {
     "strip_engine_weights": "makes engines without weights, and nothing here puts them back when "
     "a program is loaded",
@@ -113,8 +125,8 @@ def _settings(name: str, value: Any) -> Mapping[str, Any]:  # noqa: ANN401
     for setting in given:
         if own := _reserved_settings().get(setting):
             raise OptionError(f"setting {setting!r} is an option of the partitioner itself: {own}")
-        if setting in _UNREAD:
-            advice = _TORCH_TENSORRT.get(setting)
+        advice = _ELSEWHERE.get(setting)
+        if setting in _UNREAD or advice:
             raise OptionError(
                 f"setting {setting!r} would change nothing: only torch_tensorrt.compile() reads it"
                 + (f"; {advice}" if advice else "")
@@ -251,17 +263,6 @@ def _reserved_settings() -> dict[str, str]:
     return {setting: name for setting, name in (own | _PARTITIONER).items() if setting}
 
 
-# Names of torch_tensorrt.compile(), and what to use instead.
-_TORCH_TENSORRT: Final = {
-    "enabled_precisions": "use precision='float16' or precision='bfloat16'",
-    "enable_autocast": "use precision='float16' or precision='bfloat16'",
-    "torch_executed_modules": "use excluded_ops=[...] with names of operators or nodes",
-    "cache_built_engines": "use cache=True",
-    "engine_cache_dir": "use cache=<folder>",
-    "dryrun": "use TensorRTPartitioner.explain(program)",
-}
-
-
 def check_known(given: Iterable[str], known: Iterable[str]) -> None:
     """Check that all options exist; Torch-TensorRT's names are answered by ours.
 
@@ -273,7 +274,7 @@ def check_known(given: Iterable[str], known: Iterable[str]) -> None:
         UnknownOption: An option is unknown.
     """
     own = {setting: f"use {name}" for setting, name in _reserved_settings().items()}
-    advice_of = own | _TORCH_TENSORRT
+    advice_of = own | _ELSEWHERE
     for name in given:
         if name in advice_of:
             advice = advice_of[name]

@@ -54,6 +54,11 @@ def explicit_device(specs: Sequence[CompileSpec]) -> bytes | None:
     """
     if wrong := [spec for spec in specs if not isinstance(spec, CompileSpec)]:
         raise OptionError(f"compile_specs has {wrong[0]!r}; expected CompileSpec objects")
+    if texts := [spec for spec in specs if not isinstance(spec.value, bytes | bytearray)]:
+        key, value = texts[0].key, texts[0].value
+        raise OptionError(
+            f"compile spec {key!r} is {value!r}; expected bytes, such as {str(value).encode()!r}"
+        )
     values = [bytes(spec.value) for spec in specs if spec.key == TARGET_DEVICE_COMPILE_SPEC_KEY]
     if len(set(values)) > 1:
         raise OptionError(f"compile_specs has several target_device specs: {values}; expected one")

@@ -11,9 +11,10 @@ import torch
 from tests.support.lowering import lower
 from tests.support.models import Function
 from trt_et.blob.partition_spec import PartitionNames
-from trt_et.cli.inputs import check_inputs, lay_out, make_inputs
+from trt_et.cli.inputs import check_inputs, make_inputs
 from trt_et.errors import OptionError, RunError
 from trt_et.inspection import Call, DelegateInfo, MethodInfo, TensorValue, inspect_program
+from trt_et.runtime.layout import lay_out
 
 
 def method(*values: TensorValue | None, names: tuple[str, ...] = ()) -> MethodInfo:

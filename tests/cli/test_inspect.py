@@ -94,7 +94,9 @@ def test_an_engine_can_be_extracted(file, tmp_path):
     assert out.read_bytes() == b"their engine"
     assert "has no engine" in run("inspect", file("xnnpack"), "--extract-engine", out, code=1)
     arguments = ("--extract-engine", out, "--delegate", 7)
-    assert "no number 7" in run("inspect", file("foreign"), *arguments, code=2)
+    assert "no delegate 7; it has 1, from number 0" in run(
+        "inspect", file("foreign"), *arguments, code=2
+    )
     arguments = ("--extract-engine", out, "--method", "backward")
     assert "no method 'backward'" in run("inspect", file("foreign"), *arguments, code=2)
 

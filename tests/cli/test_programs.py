@@ -138,11 +138,12 @@ def test_a_model_is_exported_for_the_gpu_that_is_asked_for(folder):
         (["models_of_a_user:failing"], 1, "models_of_a_user:failing fails: KeyError: 'x'"),
         (["models_of_a_user:wrong"], 1, "returns int; expected (module, example_inputs"),
         (["models_of_a_user:none"], 2, "has no callable 'none'"),
+        (["models_of_a_user:torch"], 2, "is module; expected a function that returns"),
         (["models_of_a_user:modle"], 2, "'modle'; did you mean model"),
         (["models_of_a_user:many"], 1, "returns 4 values; expected (module, example_inputs"),
         (["models_of_a_user:decomposed"], 1, "Core ATen operators only, not aten._linalg_svd."),
         (["models_of_a_user:half"], 1, "; give the inputs the model's dtype"),
-        (["models_of_a_user:instance"], 2, "is a Model; expected a function that returns"),
+        (["models_of_a_user:instance"], 2, "is Model; expected a function that returns"),
         (["models_of_a_user:model", "-o", "."], 1, ". cannot be written: it is a folder"),
         (["no_such_module:f"], 2, "No module named 'no_such_module'"),
         (["models_of_a_user"], 2, "is not MODULE:CALLABLE"),
@@ -203,6 +204,7 @@ def test_without_a_gpu_real_ones_are_an_error_where_they_are_asked_for(folder):
     done = run_without_gpus("run", "dynamic.pte", "--cuda", "real")
     assert done.returncode == 1
     assert done.stderr.startswith("trt-et: dynamic.pte: no ")
+    assert "; reference engines run with --cuda simulated:1" in done.stderr
 
 
 def test_only_reference_engines_get_simulated_gpus_unasked(monkeypatch):
@@ -289,7 +291,7 @@ def test_engines_beside_the_program_are_written_and_found(folder):
     run("compare", "models_of_a_user:model", "out.pte", "--per-partition", *GPUS)
     Path("engines.ptd").rename("moved")
     missing = run("run", "out.pte", *GPUS, code=1)
-    assert "is in a file of its own beside the program (.ptd)" in missing
+    assert "engines are in engines.ptd, which does not exist; use --data FILE.ptd" in missing
     run("run", "out.pte", "--data", "moved", *GPUS)
     missing = run("inspect", "out.pte", "--extract-engine", "engine", code=1)
     assert "name it with --data" in missing

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.support.lowering import export, lower
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
@@ -74,6 +75,10 @@ def test_what_tensorrt_says_of_a_failed_build_is_reported():
         ),
         (
             {"torch_tensorrt_settings": {"enable_autocast": True}},
+            "would change nothing.*precision='float16'",
+        ),
+        (
+            {"torch_tensorrt_settings": {"enabled_precisions": {torch.half}}},
             "would change nothing.*precision='float16'",
         ),
         (

@@ -69,6 +69,9 @@ def test_a_capability_may_be_a_float():
     for wrong in (8.65, 86, float("nan"), (8, 6)):
         with pytest.raises(OptionError, match="is not of the form"):
             BuildOptions([wrong])
+    for compact in (86, "sm_86"):
+        with pytest.raises(OptionError, match=r"did you mean '8\.6'"):
+            BuildOptions([compact])
 
 
 def test_wrong_options_are_refused_before_a_builder_is_imported(monkeypatch):
@@ -95,6 +98,7 @@ def test_a_partitioner_shows_the_options_that_were_given():
         ("require_full_compilation", "use full_graph"),
         ("enable_weight_streaming", "use weight_streaming"),
         ("cache_built_engines", "cache=True"),
+        ("fp16", "use precision='float16'"),
         ("sparse_weights", "torch_tensorrt_settings={...}"),
     ],
 )

@@ -78,6 +78,7 @@ def test_the_label_comes_from_the_blob_not_from_the_request():
     [
         ([CompileSpec("target_device", b"cuda:x")], "target_device is b'cuda:x'; expected such as"),
         ([("target_device", b"cuda:1")], "expected CompileSpec objects"),
+        ([CompileSpec("build", "0")], "compile spec 'build' is '0'; expected bytes, such as b'0'"),
         (
             [CompileSpec("target_device", device) for device in (b"cuda:0", b"cuda:1")],
             "several target_device",

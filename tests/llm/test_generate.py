@@ -62,3 +62,5 @@ def test_another_program_is_refused():
     program = load_program(lower_case("mlp"))
     with pytest.raises(OptionError, match="no method get_max_context_len"):
         TokenGenerator(program)
+    with pytest.raises(OptionError, match=r"program is str; expected .*load_program"):
+        TokenGenerator("model.pte")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
 from executorch.exir import to_edge
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from executorch.exir.delegate import executorch_call_delegate
@@ -33,7 +34,9 @@ class TakesWeightsAsInputs(Partitioner):
     def partition(self, exported_program: torch.export.ExportedProgram) -> PartitionResult:
         (node,) = (n for n in exported_program.graph.nodes if "aten.mul.Tensor" in str(n.target))
         node.meta["delegation_tag"] = "other"
-        return PartitionResult(exported_program, {"other": DelegationSpec("XnnpackBackend", [])})
+        return PartitionResult(
+            exported_program, {"other": DelegationSpec(XnnpackBackend.__name__, [])}
+        )
 
 
 class Scaled(nn.Module):
@@ -48,7 +51,7 @@ class Scaled(nn.Module):
         return self.linear(x * self.scale)
 
 
-def test_a_prior_delegate_its_results_and_its_constants_stay_untagged():
+def test_a_prior_delegate_its_results_and_its_constants_stay_untagged(caplog):
     program = torch.export.export(Scaled().eval(), (torch.randn(2, 4),))
     edge = to_edge(program).to_backend(TakesWeightsAsInputs()).exported_program()
     partitioner = reference()
@@ -62,6 +65,9 @@ def test_a_prior_delegate_its_results_and_its_constants_stay_untagged():
     reasons = {name: why for name, _, why in partitioner.report.not_delegated}
     assert reasons[call.name] == "it is delegated already"
     assert reasons[result.name] == "it is an output of an existing delegate"
+    assert "delegates nothing" not in caplog.text
+    reference(min_block_size=99).partition(edge)
+    assert "delegates nothing; other delegates have some" in caplog.text
 
 
 def test_a_genuinely_unused_constant_does_not_end_up_in_the_file():

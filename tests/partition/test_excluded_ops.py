@@ -135,6 +135,11 @@ def test_what_is_no_operator_node_or_function_is_an_error(item, message):
         reference(excluded_ops=[item])
 
 
+def test_a_function_that_fails_on_a_node_is_named(program):
+    with pytest.raises(OptionError, match=r"the function relu fails on node .*ops\.aten\.mul"):
+        reference(excluded_ops=[torch.relu]).explain(program)
+
+
 def test_a_name_counts_for_all_methods_that_are_lowered_together():
     first = torch.export.export(nn.Sequential(nn.ReLU()), (torch.randn(3),))
     second = torch.export.export(nn.Sequential(nn.Tanh(), nn.Sigmoid()), (torch.randn(3),))

@@ -6,7 +6,7 @@ import torch
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 
 from tests.support.cli.sample_programs import program
-from tests.support.lowering import export, lower_case
+from tests.support.lowering import export, lower, lower_case
 from tests.support.python_process import run_forked
 from trt_et import TensorRTPartitioner
 
@@ -116,12 +116,12 @@ LOADED = """
 import sys
 import torch
 import trt_et.runtime
-from trt_et.errors import RunError
+from trt_et.errors import OptionError, RunError
 
-def attempt(function, *arguments):
+def attempt(function, *arguments, **named):
     try:
-        function(*arguments)
-    except RunError as error:
+        function(*arguments, **named)
+    except (OptionError, RunError) as error:
         print(error)
 
 data = open(sys.argv[1], "rb").read()
@@ -133,7 +133,68 @@ print(list(method.execute([torch.ones(4, 16)])[0].shape))
 attempt(method.execute, [torch.ones(4, 17)])
 attempt(trt_et.runtime.load_program(sys.argv[1]).load_method, "main")
 attempt(trt_et.runtime.load_program, sys.argv[1] + ".none")
+for wrong in (sys.argv[1], sys.argv[1] + ".none"):
+    attempt(trt_et.runtime.load_program, sys.argv[1], data_path=wrong)
+attempt(trt_et.runtime.load_program, open(sys.argv[1], "rb").read().replace(b"ET12", b"ET11", 1))
+attempt(method.execute, {"x": torch.ones(4, 16)})
 """
+
+LAID_OUT = """
+import sys
+import torch
+import trt_et.runtime
+from trt_et.errors import RunError
+
+image = torch.arange(96.0).reshape(2, 3, 4, 4)
+kinds = image, image.to(memory_format=torch.channels_last), image.flip(3).flip(3)[:, :, ::1]
+kinds += image.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0),
+for name in sys.argv[1:3]:
+    for data in (name, open(name, "rb").read()):
+        method = trt_et.runtime.load_program(data, cuda="simulated:1").load_method("forward")
+        for given in kinds:
+            (output,) = method.execute([given])
+            torch.testing.assert_close(output, image.flatten(1) @ torch.ones(48))
+method = trt_et.runtime.load_program(sys.argv[3]).load_method("forward")
+for given in (torch.ones(9, 4), torch.ones(2, 4).double()):
+    try:
+        method.execute([given, given])
+    except RunError as error:
+        print(error)
+try:
+    method.execute([torch.ones(2, 4), torch.ones(3, 4)])
+except RunError as error:
+    print(error)
+"""
+
+
+class Sum(torch.nn.Module):
+    def forward(self, image):
+        return image.flatten(1) @ torch.ones(48)
+
+
+class Product(torch.nn.Module):
+    def forward(self, x, y):
+        return x * y
+
+
+def test_images_of_any_strides_give_the_results_of_eager(tmp_path):
+    """ExecuTorch copies an input without a look at its strides."""
+    files = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        example = torch.zeros(2, 3, 4, 4).to(memory_format=layout)
+        files.append(tmp_path / f"{layout}.pte")
+        files[-1].write_bytes(lower(torch.export.export(Sum(), (example,))))
+    size = {0: torch.export.Dim("size", max=8)}
+    pair = torch.ones(2, 4), torch.zeros(2, 4)
+    pair = torch.export.export(Product(), pair, dynamic_shapes=(size, size))
+    files.append(tmp_path / "pair.pte")
+    files[-1].write_bytes(lower(pair))
+    done = run_forked(LAID_OUT, *files, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    large, double, apart = done.stdout.splitlines()
+    assert "input 0 is float32 [9, 4]; expected float32 at most [8, 4]" in large
+    assert "input 0 is float64 [2, 4]; expected float32 at most [8, 4]" in double
+    assert apart.endswith(" (inputs: float32 [2, 4], float32 [3, 4])")
 
 
 def test_what_our_own_function_loads_explains_itself(tmp_path):
@@ -142,8 +203,12 @@ def test_what_our_own_function_loads_explains_itself(tmp_path):
     file.write_bytes(lower_case("mlp"))
     done = run_forked(LOADED, file, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    shape, wrong_input, wrong_method, wrong_file = done.stdout.splitlines()
+    shape, wrong_input, wrong_method, wrong_file, *data, named = done.stdout.splitlines()
     assert shape == str(list(export("mlp").module()(torch.ones(4, 16)).shape))
     assert wrong_input.endswith(": input 0 is float32 [4, 17]; expected float32 [4, 16]")
     assert wrong_method.endswith("the program has no method 'main'; it has forward")
     assert wrong_file.endswith("model.pte.none cannot be read: No such file or directory")
+    assert data[0].endswith("model.pte cannot be read: it is no file of named data (.ptd)")
+    assert data[1].endswith("model.pte.none cannot be read: No such file or directory")
+    assert data[2].endswith("is of another version of ExecuTorch: its format is ET11, not ET12")
+    assert named.startswith("inputs is dict; expected a list, in the order of the inputs")

@@ -18,7 +18,6 @@ from trt_et.cli.common import check_plot
 from trt_et.cli.inputs import (
     check_inputs,
     input_names,
-    lay_out,
     make_inputs,
     order_by_name,
 )
@@ -27,6 +26,7 @@ from trt_et.cli.partition_comparison import compare_partitions
 from trt_et.cli.program import LoadedMethod, Request
 from trt_et.errors import OptionError, RunError
 from trt_et.inspection.tables import Shown, Table
+from trt_et.runtime.layout import lay_out
 
 
 class _Writable(Protocol):

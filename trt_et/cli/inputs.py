@@ -14,6 +14,7 @@ import torch
 
 from trt_et.errors import OptionError, RunError
 from trt_et.inspection import MethodInfo, TensorValue
+from trt_et.runtime.layout import inverse, lay_out
 
 _ARRAYS: Final = (".npy", ".npz")
 _UNNAMED: Final = re.compile(r"arr_\d+")  # As ``numpy.savez`` calls arrays without a name.
@@ -161,27 +162,6 @@ def check_inputs(method: MethodInfo, values: Sequence[Any]) -> None:
         _check_layout(label, expected, value)
 
 
-def lay_out(method: MethodInfo, values: Sequence[Any]) -> list[Any]:
-    """Return the values, each tensor in the dimension order that the method expects."""
-    return [
-        _ordered(value, expected.dim_order)
-        if expected is not None
-        and isinstance(value, torch.Tensor)
-        and value.dim() == len(expected.sizes)
-        else value
-        for expected, value in zip(method.inputs, values, strict=False)
-    ] + list(values[len(method.inputs) :])
-
-
-def _ordered(tensor: torch.Tensor, dim_order: Sequence[int]) -> torch.Tensor:
-    order = tuple(dim_order or range(tensor.dim()))
-    return tensor.permute(order).contiguous().permute(_inverse(order))
-
-
-def _inverse(order: Sequence[int]) -> list[int]:
-    return sorted(range(len(order)), key=order.__getitem__)
-
-
 def _check_layout(label: str, expected: TensorValue, value: torch.Tensor) -> None:
     """Check the strides: ExecuTorch's Python binding copies memory without a look at them."""
     order = expected.dim_order
@@ -282,7 +262,7 @@ def _convert(
             return torch.empty(sizes, dtype=dtype)
         order = value.dim_order or tuple(range(len(sizes)))
         memory = torch.frombuffer(bytearray(given), dtype=dtype).reshape([sizes[d] for d in order])
-        return memory.permute(_inverse(order))
+        return memory.permute(inverse(order))
     tensor = torch.as_tensor(np.ascontiguousarray(given) if np.ndim(given) else given)
     # NumPy lacks some types, and a number on the command line has none.
     has_type = isinstance(given, np.ndarray) and hasattr(np, value.dtype)

@@ -95,7 +95,7 @@ def _extract(program: ProgramInfo, name: str | None, index: int, out: Path) -> N
     name, delegates = method.name, method.delegates
     if index >= len(delegates):
         raise OptionError(
-            f"method {name!r} has {len(delegates)} delegates; there is no number {index}"
+            f"method {name!r} has no delegate {index}; it has {len(delegates)}, from number 0"
         )
     chosen = delegates[index]
     missing = chosen.engine is not None and chosen.engine.engine_key and not chosen.engine_size

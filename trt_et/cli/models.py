@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import logging
 import re
 import sys
 import tempfile
@@ -55,14 +56,14 @@ def load_model(name: str) -> EagerModel:
     where, _, attribute = name.rpartition(":")
     module = _import(where)
     function = getattr(module, attribute, None)
-    if not callable(function):
+    if function is None:
         callables = [key for key, value in vars(module).items() if callable(value)]
         close = get_close_matches(attribute, callables)
         near = f"; did you mean {' or '.join(close)}?" if close else ""
         raise OptionError(f"{where} has no callable {attribute!r}{near}")
-    if isinstance(function, torch.nn.Module):
+    if isinstance(function, torch.nn.Module) or not callable(function):
         raise OptionError(
-            f"{name} is a {type(function).__name__}; expected a function that returns "
+            f"{name} is {type(function).__name__}; expected a function that returns "
             "(module, example_inputs[, dynamic_shapes])"
         )
     try:
@@ -203,6 +204,8 @@ def export_module(name: str, model: EagerModel) -> ExportedProgram:
     Raises:
         RunError: ``torch.export`` refuses the model ``name``; the message has one line.
     """
+    # It logs a traceback of many lines before the error, which has the same facts.
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     try:
         return torch.export.export(
             model.module, model.args, model.kwargs, dynamic_shapes=model.dynamic_shapes

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import trt_et.runtime
-from trt_et.blob.model import BACKEND_ID
-from trt_et.errors import OptionError, RunError
+from trt_et.blob.model import BACKEND_ID, EngineInfo
+from trt_et.errors import OptionError, PluginError, RunError
 from trt_et.inspection import MethodInfo, inspect_file
-from trt_et.inspection.data_file import file_beside
+from trt_et.inspection.data_file import expected_file
 from trt_et.runtime.explain import explained_errors
 
 
@@ -126,14 +126,20 @@ def choose_gpus(cuda: str, method: MethodInfo) -> str:
         cuda: ``real``, ``simulated:N`` or ``auto:N``; empty: the caller did not choose.
         method: All its engines are reference engines, or the mode stays.
     """
-    engines = [one.engine for one in method.delegates if one.backend_id == BACKEND_ID]
-    known = [engine for engine in engines if engine is not None and engine.builder == "reference"]
-    if cuda or os.environ.get("TRT_ET_CUDA") or not engines or len(known) < len(engines):
+    reference = _reference_engines(method)
+    if cuda or os.environ.get("TRT_ET_CUDA") or not reference:
         return cuda
     status = trt_et.runtime.status()
     if status["cuda"] and not status["problem"]:
         return cuda  # This process has GPUs.
-    return f"auto:{1 + max(engine.device_id or 0 for engine in known)}"
+    return f"auto:{1 + max(engine.device_id or 0 for engine in reference)}"
+
+
+def _reference_engines(method: MethodInfo) -> list[EngineInfo]:
+    """Return the engines of a method; empty: some are no reference engines."""
+    engines = [one.engine for one in method.delegates if one.backend_id == BACKEND_ID]
+    known = [engine for engine in engines if engine is not None and engine.builder == "reference"]
+    return known if len(known) == len(engines) else []
 
 
 class LoadedMethod:
@@ -146,13 +152,13 @@ class LoadedMethod:
 
     def __init__(self, request: Request) -> None:
         self.method = choose_method(request, verify=False)
-        trt_et.runtime.load(choose_gpus(request.cuda, self.method) or None)
+        self._load_plugin(choose_gpus(request.cuda, self.method))
         # The bindings need torch's libraries. ``executorch.runtime`` around them imports the whole
         # exporter, which takes seconds.
         import torch  # noqa: F401
         from executorch.extension.pybindings import _C
 
-        data = request.data or self._file_beside(request.file)
+        data = request.data or self._data_file(request.file)
         begin = time.perf_counter()
         with explained_errors("the program cannot be loaded"):
             self._program = _C._load_program(
@@ -163,9 +169,22 @@ class LoadedMethod:
             self._loaded = self._program.load_method(self.method.name)
         self.load_seconds = time.perf_counter() - begin
 
-    def _file_beside(self, program: str) -> str | None:
-        files = (file_beside(program, one.compile_specs) for one in self.method.delegates)
-        return next((str(file) for file in files if file is not None), None)
+    def _load_plugin(self, cuda: str) -> None:
+        try:
+            trt_et.runtime.load(cuda or None)
+        except PluginError as error:
+            if cuda == "real" and _reference_engines(self.method):
+                raise PluginError(
+                    f"{error}; reference engines run with --cuda simulated:1"
+                ) from error
+            raise
+
+    def _data_file(self, program: str) -> str | None:
+        files = (expected_file(program, one.compile_specs) for one in self.method.delegates)
+        file = next((file for file in files if file is not None), None)
+        if file is not None and not file.is_file():
+            raise RunError(f"its engines are in {file}, which does not exist; use --data FILE.ptd")
+        return None if file is None else str(file)
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         """Run it."""

@@ -106,8 +106,11 @@ def make_builder(builder: str | EngineBuilder) -> EngineBuilder:
     if not isinstance(builder, str):
         if isinstance(builder, EngineBuilder) and builder.name:
             return builder
+        given = type(builder).__name__
+        if isinstance(builder, type):
+            given = f"the class {builder.__name__}"
         raise OptionError(
-            f"builder is {type(builder).__name__}; expected one of {', '.join(BUILDER_NAMES)}, or "
+            f"builder is {given}; expected one of {', '.join(BUILDER_NAMES)}, or "
             "an object with a name whose class derives from trt_et.engines.EngineBuilder"
         )
     check_builder_name(builder)

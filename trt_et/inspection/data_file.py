@@ -63,12 +63,19 @@ def _named_data(data: memoryview) -> Mapping[str, memoryview]:
 
 def file_beside(program: str | os.PathLike[str], specs: Sequence[tuple[str, bytes]]) -> Path | None:
     """Return the file that a delegate's compile specs name, if it is in the program's folder."""
+    file = expected_file(program, specs)
+    return file if file is not None and file.is_file() else None
+
+
+def expected_file(
+    program: str | os.PathLike[str], specs: Sequence[tuple[str, bytes]]
+) -> Path | None:
+    """Return the file that a delegate's compile specs name, in the program's folder."""
     for key, value in specs:
         if key == FILE_KEY:
             try:
                 name = check_file_name(value.decode("utf-8", "replace"))
             except OptionError:  # Another writer's, or an attack.
                 return None
-            file = Path(program).with_name(f"{name}.ptd")
-            return file if file.is_file() else None
+            return Path(program).with_name(f"{name}.ptd")
     return None

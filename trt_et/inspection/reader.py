@@ -104,11 +104,11 @@ def inspect_file(
         raise BlobError(f"{path} cannot be inspected: {error}") from error
 
 
-def read_program(pte: bytes | memoryview | mmap) -> ProgramInfo:
+def read_program(pte: bytes | memoryview | mmap, *, verify: bool = True) -> ProgramInfo:
     """Read a ``.pte`` like ``inspect_program``, with the facts of the whole program."""
     data = memoryview(pte).cast("B")
     # A view of a file would keep it mapped; a view of bytes would keep the whole program.
-    return _Reader(data, verify=True, copied=isinstance(pte, bytes)).program()
+    return _Reader(data, verify=verify, copied=isinstance(pte, bytes)).program()
 
 
 def _chunks(file: BinaryIO, offset: int, size: int) -> Iterator[memoryview]:

@@ -30,6 +30,11 @@ class TokenGenerator:
     """
 
     def __init__(self, program: Program) -> None:
+        if not hasattr(program, "method_names"):
+            raise OptionError(
+                f"program is {type(program).__name__}; expected a program: "
+                "trt_et.runtime.load_program(FILE)"
+            )
         self._program = program  # Its methods read its bytes.
         names = program.method_names
         methods = ("prefill", "decode") if "prefill" in names else ("forward",)

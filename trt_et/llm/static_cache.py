@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from importlib import metadata
 from typing import Any
 
 import torch
@@ -87,7 +88,8 @@ def cache_input(model: Any) -> str:  # noqa: ANN401
             return name
     raise UnsupportedModelError(
         f"{type(model).__name__}.forward takes no cache, past_key_values or cache_params; expected "
-        "a causal language model, as AutoModelForCausalLM loads it"
+        "a causal language model, as AutoModelForCausalLM of transformers 5.23 and 5.24 loads it "
+        f"(here: {metadata.version('transformers')})"
     )
 
 

@@ -12,7 +12,7 @@ from torch.fx import Node
 from trt_et.engine_program.edge_to_aten import qualified_name
 from trt_et.graph.modules import module_of, source_of
 from trt_et.graph.symbolic_shapes import shape_range
-from trt_et.partition.operator_support import OperatorSupport
+from trt_et.partition.operator_support import DELEGATED, OperatorSupport
 from trt_et.partition.report import BoundaryTensor, Partition, PartitionReport
 
 _log = logging.getLogger("trt_et.partitioner")
@@ -57,11 +57,15 @@ def make_report(
         )
     else:
         reasons = {why: f"{op}: {why}" for _, op, why in reversed(not_delegated)}
-        _log.warning(
-            "No operator of this program is delegated to TensorRT; the .pte will hold no engine. "
-            "%s",
-            "; ".join([*reasons.values()][:-6:-1]) or "The program calls no operator",
-        )
+        why = "; ".join([*reasons.values()][:-6:-1]) or "The program calls no operator"
+        if DELEGATED in reasons:
+            _log.warning("This partitioner delegates nothing; other delegates have some. %s", why)
+        else:
+            _log.warning(
+                "No operator of this program is delegated to TensorRT; the .pte will hold no "
+                "engine. %s",
+                why,
+            )
     return report
 
 

@@ -118,9 +118,20 @@ class NodeChoice:
         if not self._operators.isdisjoint(operators):
             return "its operator is excluded by the caller"
         is_chosen = not self._nodes.isdisjoint(names) or (
-            _is_operator(node) and any(chooses(node) for chooses in self._functions)
+            _is_operator(node) and any(self._ask(chooses, node) for chooses in self._functions)
         )
         return "it is excluded by the caller" if is_chosen else None
+
+    def _ask(self, chooses: Callable[[Node], bool], node: Node) -> bool:
+        try:
+            return chooses(node)
+        except Exception as error:
+            name = getattr(chooses, "__name__", repr(chooses))
+            raise OptionError(
+                f"{self._option}: the function {name} fails on node {node}: "
+                f"{type(error).__name__}: {error}. It gets a torch.fx.Node and returns a bool; "
+                "name an operator as 'aten.mul' or torch.ops.aten.mul"
+            ) from error
 
     def unmatched(
         self, program: ExportedProgram, graphs: Iterable[Subgraph]

@@ -43,6 +43,7 @@ from trt_et.partition.unsupported_values import (
 )
 
 COMPUTES_A_SIZE: Final = "it computes a size, not a tensor"
+DELEGATED: Final = "it is delegated already"
 
 _RUNS_ON_THE_CPU: Final = "trt-et's kernel for it runs on the CPU"
 
@@ -198,7 +199,7 @@ class OperatorSupport:
 
     def _reason(self, node: Node) -> str | None:
         if node.target is executorch_call_delegate:
-            return "it is delegated already"
+            return DELEGATED
         if node.target is operator.getitem:
             return self._reason_for_getitem(node)
         target = aten_target(node)

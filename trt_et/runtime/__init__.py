@@ -101,7 +101,8 @@ def load_program(data: Any, cuda: str | None = None, **options: Any) -> Program:
 
     Returns:
         The program of ``executorch.runtime``. Its methods raise ``RunError`` with the cause
-        (``explained_errors``) where ExecuTorch's raise an error number.
+        (``explained_errors``) where ExecuTorch's raise an error number, and take tensors of any
+        strides: ExecuTorch's copy the memory of an input without a look at its strides.
 
     Raises:
         RunError: ExecuTorch does not load the program.

@@ -20,12 +20,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from traceback import walk_tb
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import trt_et.runtime
 from trt_et.errors import BlobError, RunError, TrtEtError
 
 __all__ = ["explained_errors", "wrong_file"]
+
+_FORMAT: Final = "ET12"  # Of programs that ExecuTorch reads.
 
 
 @contextlib.contextmanager
@@ -64,7 +66,7 @@ def explained_errors(what: str = "ExecuTorch failed") -> Iterator[None]:
                 ": if the program keeps weights in a file of its own (.ptd), load it with "
                 "load_program(..., data_path=FILE), or with executor_runner --data_path FILE"
             )
-        raise RunError(f"{what}: {error}{reason}") from error
+        raise RunError(f"{what}: {error}{reason}{_given(error.__traceback__)}") from error
 
 
 def _refused_by_executorch(message: str, traceback: TracebackType | None) -> str:
@@ -76,10 +78,27 @@ def _refused_by_executorch(message: str, traceback: TracebackType | None) -> str
         if frame.f_globals.get("__name__") == "executorch.runtime":
             given = frame.f_locals
             if frame.f_code.co_name == "execute" and "set_inputs" in message:
-                return _wrong_inputs(given["self"].metadata, given["inputs"])
+                return _wrong_inputs(given["self"], given["inputs"])
             if frame.f_code.co_name == "load_program" and "data" in given:
-                return wrong_file(given["data"])
+                return wrong_file(given["data"]) or _wrong_data_file(given["data_path"])
     return ""
+
+
+def _given(traceback: TracebackType | None) -> str:
+    """Return the inputs of the failed run; empty: something else failed."""
+    for frame, _ in walk_tb(traceback):
+        if (frame.f_globals.get("__name__"), frame.f_code.co_name) == (
+            "executorch.runtime",
+            "execute",
+        ):
+            return f" (inputs: {', '.join(map(_text, frame.f_locals['inputs']))})"
+    return ""
+
+
+def _text(value: Any) -> str:  # noqa: ANN401
+    if not hasattr(value, "dtype") or not hasattr(value, "shape"):
+        return type(value).__name__
+    return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
 
 
 def _lacks_method(traceback: TracebackType | None) -> Any:  # noqa: ANN401
@@ -99,19 +118,22 @@ def _needs_data(message: str, traceback: TracebackType | None) -> bool:
 def _wrong_inputs(method: Any, inputs: Sequence[Any]) -> str:  # noqa: ANN401
     from trt_et.inspection.reader import DTYPES
 
-    count = method.num_inputs()
+    metadata, info = method.metadata, getattr(method, "info", None)
+    count = metadata.num_inputs()
     if len(inputs) != count:
         return f"{len(inputs)} input(s) are given; expected {count}"
     wrong: list[str] = []
     smaller: list[str] = []
     for index, value in enumerate(inputs):
         try:
-            expected = method.input_tensor_meta(index)
+            expected = metadata.input_tensor_meta(index)
         except RuntimeError:
             continue  # An input that is no tensor.
         largest, dtype = list(expected.sizes()), DTYPES[expected.dtype()]
+        at_most = "at most " if info and info.inputs[index].is_dynamic else ""
+        text = f"input {index} is {_text(value)}; expected {dtype} {at_most}{largest}"
         if not hasattr(value, "dtype") or not hasattr(value, "shape"):
-            wrong.append(f"input {index} is {type(value).__name__}; expected {dtype} {largest}")
+            wrong.append(text)
             continue
         given_dtype, sizes = str(value.dtype).removeprefix("torch."), list(value.shape)
         if (given_dtype, sizes) == (dtype, largest):
@@ -119,9 +141,19 @@ def _wrong_inputs(method: Any, inputs: Sequence[Any]) -> str:  # noqa: ANN401
         # The sizes of a dynamic dimension may be smaller.
         fits = given_dtype == dtype and len(sizes) == len(largest)
         fits = fits and all(a <= b for a, b in zip(sizes, largest, strict=True))
-        text = f"input {index} is {given_dtype} {sizes}; expected {dtype} {largest}"
         (smaller if fits else wrong).append(text)
     return "; ".join(wrong or smaller)
+
+
+def _wrong_data_file(path: Any) -> str:  # noqa: ANN401
+    from trt_et.inspection.data_file import read_data_file
+
+    try:
+        if path is not None:
+            read_data_file(path)
+    except BlobError as error:
+        return str(error)
+    return ""
 
 
 def wrong_file(data: Any) -> str:  # noqa: ANN401
@@ -145,7 +177,12 @@ def wrong_file(data: Any) -> str:  # noqa: ANN401
         program_extents(start, size)
     except BlobError as error:
         return str(error).replace("it", name, 1)
-    return f"{name} is truncated: it has {size} bytes" if size < HEADER_SIZE else ""
+    if size < HEADER_SIZE:
+        return f"{name} is truncated: it has {size} bytes"
+    version = start[4:8].decode(errors="replace")
+    if version != _FORMAT:
+        return f"{name} is of another version of ExecuTorch: its format is {version}, not {_FORMAT}"
+    return ""
 
 
 def _reason(before: str) -> str:
