@@ -16,10 +16,10 @@ import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
 from torch import nn
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 from tests.support.network_evaluator.comparison import ComparingBuilder, Verdict
+from tests.support.torch_samples import op_db
 from trt_et import TensorRTPartitioner
 from trt_et.errors import TrtEtError
 

@@ -14,10 +14,10 @@ import torch
 from torch import nn
 from torch._ops import OpOverload
 from torch.export import Dim
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.support.torch_samples import op_db
 from trt_et import TensorRTPartitioner
 from trt_et.errors import TrtEtError
 from trt_et.partition.operator_support import COMPUTES_A_SIZE
