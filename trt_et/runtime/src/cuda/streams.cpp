@@ -1,11 +1,14 @@
 #include "streams.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <atomic>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 // Null unless this program or library contains ExecuTorch's CUDA extension. ExecuTorch promises
 // that the result crosses library boundaries; a stream handle is a pointer.
@@ -70,8 +73,6 @@ thread_local Given t_given[kMaxDevices] = {};
 
 using GetCallerStream = std::optional<cuda::Stream> (*)();
 constexpr const char* kGetCallerStream = "_ZN10executorch9extension4cuda15getCallerStreamEv";
-// Of the wheel and of a source build, which Python may open for itself (RTLD_LOCAL).
-constexpr const char* kExtensions[] = {"libexecutorch_extension_cuda.so", "libextension_cuda.so"};
 std::atomic<GetCallerStream> g_get_caller_stream{executorch::extension::cuda::getCallerStream};
 // The program's own, where that function is linked into it and exported by nobody.
 std::atomic<CallerStreamSource> g_source{nullptr};
@@ -111,17 +112,43 @@ Status guarded_stream(cuda::Api& api, int device, WorkStream* stream, bool* foun
   return {};
 }
 
+// All that is loaded, also what Python opened for itself (RTLD_LOCAL).
+struct LoadedLibraries {
+  unsigned long long additions = 0;
+  std::vector<std::string> paths;
+};
+
+LoadedLibraries loaded_libraries() {
+  LoadedLibraries loaded;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* out) {
+        auto& found = *static_cast<LoadedLibraries*>(out);
+        found.additions = info->dlpi_adds;
+        if (info->dlpi_name != nullptr && *info->dlpi_name != 0) {
+          found.paths.emplace_back(info->dlpi_name);
+        }
+        return 0;
+      },
+      &loaded);
+  return loaded;
+}
+
 }  // namespace
 
 void find_caller_streams() {
+  static std::atomic<unsigned long long> searched{0};
   if (g_get_caller_stream.load() != nullptr) return;
   void* found = dlsym(RTLD_DEFAULT, kGetCallerStream);
-  for (const char* name : kExtensions) {
-    if (found != nullptr) break;
-    void* library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
-    if (library == nullptr) continue;
-    found = dlsym(library, kGetCallerStream);
-    if (found == nullptr) dlclose(library);  // Else it stays open: its function is kept.
+  if (found == nullptr) {
+    const LoadedLibraries loaded = loaded_libraries();
+    if (searched.exchange(loaded.additions) == loaded.additions) return;
+    for (const std::string& path : loaded.paths) {
+      void* library = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+      if (library == nullptr) continue;
+      found = dlsym(library, kGetCallerStream);
+      if (found != nullptr) break;  // It stays open: its function is kept.
+      dlclose(library);
+    }
   }
   g_get_caller_stream = reinterpret_cast<GetCallerStream>(found);
 }
