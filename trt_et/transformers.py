@@ -65,7 +65,7 @@ def register(**options: Any) -> None:  # noqa: ANN401
 
 
 def _tables() -> tuple[dict[str, _Prepare], dict[str, list[Any]]]:
-    """Return from a backend to what prepares a model for it, and to what it patches meanwhile."""
+    """Return two tables of the exporter by backend: functions that prepare models, and patches."""
     try:
         backends: dict[str, _Prepare] = import_module(_EXPORTER)._BACKEND_PREPARE
         patches: dict[str, list[Any]] = import_module(f"{_EXPORTERS}.utils")._PATCHES

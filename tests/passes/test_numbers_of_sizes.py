@@ -11,6 +11,7 @@ from torch.export import Dim
 from tests.support.lowering import finish, lower, reference
 from tests.support.models import Function
 from tests.support.simulated_gpus import check
+from trt_et.passes.numbers_of_sizes import keep_numbers_of_sizes_in_tensors
 
 
 def test_a_number_beside_float64_has_its_precision():
@@ -20,6 +21,17 @@ def test_a_number_beside_float64_has_its_precision():
     x = torch.randn(5, 3)
     program = torch.export.export(Function(root), (x,), dynamic_shapes=(({0: Dim("n", max=9)},),))
     check(lower(program), root, (x,), (x[:3],), atol=1e-15, rtol=1e-15)
+
+
+def test_layers_share_the_tensor_of_a_number():
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        return (x / x.shape[0] ** 0.5).relu() / x.shape[0] ** 0.5
+
+    size = {0: Dim("n", max=9)}
+    program = torch.export.export(Function(scaled), (torch.randn(5, 3),), dynamic_shapes=((size,),))
+    graph = keep_numbers_of_sizes_in_tensors(program).graph
+    (power,) = graph.find_nodes(op="call_function", target=torch.ops.aten.pow.Tensor_Tensor)
+    assert len(power.users) == 2
 
 
 def test_a_size_that_is_the_larger_of_two_is_reported_and_runs_without_executorchs_check(caplog):

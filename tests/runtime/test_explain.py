@@ -140,6 +140,7 @@ attempt(method.execute, {"x": torch.ones(4, 16)})
 """
 
 LAID_OUT = """
+import os
 import sys
 import torch
 import trt_et.runtime
@@ -154,6 +155,15 @@ for name in sys.argv[1:3]:
         for given in kinds:
             (output,) = method.execute([given])
             torch.testing.assert_close(output, image.flatten(1) @ torch.ones(48))
+removed = sys.argv[4]
+open(removed, "wb").write(open(sys.argv[1], "rb").read())
+method = trt_et.runtime.load_program(removed).load_method("forward")
+os.remove(removed)
+method.execute([image])
+try:
+    method.execute([kinds[1]])
+except RunError as error:
+    print(error)
 method = trt_et.runtime.load_program(sys.argv[3]).load_method("forward")
 for given in (torch.ones(9, 4), torch.ones(2, 4).double()):
     try:
@@ -189,9 +199,10 @@ def test_images_of_any_strides_give_the_results_of_eager(tmp_path):
     pair = torch.export.export(Product(), pair, dynamic_shapes=(size, size))
     files.append(tmp_path / "pair.pte")
     files[-1].write_bytes(lower(pair))
-    done = run_forked(LAID_OUT, *files, cwd=tmp_path)
+    done = run_forked(LAID_OUT, *files, tmp_path / "removed.pte", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    large, double, apart = done.stdout.splitlines()
+    removed, large, double, apart = done.stdout.splitlines()
+    assert "the program's file cannot be read any more, so the layout of its inputs" in removed
     assert "input 0 is float32 [9, 4]; expected float32 at most [8, 4]" in large
     assert "input 0 is float64 [2, 4]; expected float32 at most [8, 4]" in double
     assert apart.endswith(" (inputs: float32 [2, 4], float32 [3, 4])")

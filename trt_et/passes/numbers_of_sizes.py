@@ -41,16 +41,19 @@ _USERS: Final = {
 
 
 def keep_numbers_of_sizes_in_tensors(program: ExportedProgram) -> ExportedProgram:
-    """Replace what is computed from sizes, and is no size, where a tensor is combined with it."""
+    """Replace numbers that are computed from sizes by tensors, where a tensor meets one."""
     if not program.range_constraints or not any(map(_takes_number, nodes_of(program))):
         return program
     return edited(program, _use_tensors, branches=True)
 
 
 def _use_tensors(graph: Graph) -> None:
+    made: dict[Any, Node] = {}  # Each layer of a model may use the same number.
     for node in filter(_takes_number, list(graph.nodes)):
         dtype, target = node.meta["val"].dtype, _USERS[node.target]
-        number = _tensor_of(node.args[1], node, dtype)
+        floats = torch.float64 if dtype is torch.float64 else torch.float32
+        key = node.args[1], floats
+        number = made[key] = made.get(key) or _tensor_of(node.args[1], node, floats)
         if node.target is aten.full.default:
             value = insert_call(node, aten._to_copy.default, number, dtype=dtype)
             new = insert_call(node, target, value, node.args[0])
@@ -64,7 +67,9 @@ def _use_tensors(graph: Graph) -> None:
 
 
 def _takes_number(node: Node) -> bool:
-    if node.target not in _USERS or named_arguments(node).get("alpha", 1) != 1:
+    if node.target not in _USERS or len(node.args) < 2:
+        return False
+    if named_arguments(node).get("alpha", 1) != 1:
         return False
     return _is_number(node.args[1]) and _is_computable(node.args[1])
 
@@ -86,19 +91,18 @@ def _is_computable(value: Any) -> bool:  # noqa: ANN401
     )
 
 
-def _tensor_of(value: Any, before: Node, beside: torch.dtype) -> Node:  # noqa: ANN401
-    """Insert the tensor of shape [] with a number: int64, or float32 for a float.
-
-    Float64 beside float64, which stays on the CPU.
-    """
-    floats = torch.float64 if beside is torch.float64 else torch.float32
+def _tensor_of(value: Any, before: Node, floats: torch.dtype) -> Node:  # noqa: ANN401
+    """Insert the tensor of shape [] with a number: int64, or ``floats`` for a float."""
     if not _is_number(value):
         dtype = floats if isinstance(value, float) else torch.int64
         return insert_call(before, aten.scalar_tensor.default, value, dtype=dtype)
-    operands = [_tensor_of(each, before, beside) for each in value.args]
+    operands = [_tensor_of(each, before, floats) for each in value.args]
     if isinstance(value.meta["val"], torch.SymFloat):
         operands = [
-            insert_call(before, aten._to_copy.default, each, dtype=floats) for each in operands
+            each
+            if each.meta["val"].dtype is floats
+            else insert_call(before, aten._to_copy.default, each, dtype=floats)
+            for each in operands
         ]
     if value.target is torch.sym_float:
         return operands[0]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from executorch.runtime import Method, Program, Runtime
 
-from trt_et.errors import BlobError, OptionError
+from trt_et.errors import BlobError, OptionError, RunError
 from trt_et.inspection import MethodInfo, inspect_file
 from trt_et.inspection.reader import read_program
 from trt_et.runtime.explain import explained_errors
@@ -34,24 +35,30 @@ class ExplainedMethod(Method):
                 "of the exported program"
             )
         given = [inputs] if isinstance(inputs, torch.Tensor) else inputs
-        if any(map(_needs_layout, given)) and (info := self.info):
-            given = lay_out(info, given)
+        if any(map(_needs_layout, given)):
+            given = self._laid_out(given)
         with explained_errors():
             outputs: Sequence[Any] = super().execute(given)
         return outputs
 
     def belongs_to(self, program: ExplainedProgram, name: str) -> None:
         """Keep what ExecuTorch's method does not: its name, and the bytes that it reads."""
-        self._name, self._source, self._read = name, program.source, False
-        self._expected: MethodInfo | None = None
+        self._name, self._source = name, program.source
 
-    @property
+    @cached_property
     def info(self) -> MethodInfo | None:
         """The method in the program's file; None: it cannot be read any more."""
-        if not self._read:
-            self._read = True
-            self._expected = _read_method(self._source, self._name)
-        return self._expected
+        return _read_method(self._source, self._name)
+
+    def _laid_out(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        if self.info is not None:
+            return lay_out(self.info, inputs)
+        if any(isinstance(each, torch.Tensor) and not each.is_contiguous() for each in inputs):
+            raise RunError(
+                "the program's file cannot be read any more, so the layout of its inputs is "
+                "unknown; keep the file while its methods run, or pass tensors that are contiguous"
+            )
+        return inputs
 
 
 class ExplainedProgram(Program):
