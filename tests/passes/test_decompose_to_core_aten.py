@@ -316,6 +316,13 @@ def test_a_shift_that_may_exceed_the_size_is_left_to_torch(dynamic):
     check(lower(program), function, (X,))
 
 
+@pytest.mark.parametrize("shift", [1, -1, 2])
+def test_a_line_of_two_is_rolled(shift):
+    function, line = Function(lambda x: torch.roll(x, shift, 0) * 2), torch.randn(5)
+    program = torch.export.export(function, (line,), dynamic_shapes=(({0: Dim("n", min=2)},),))
+    check(lower(program), function, (line[:2],), (line[:3],), (line,))
+
+
 def test_running_statistics_are_kept_between_calls():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4)).train().requires_grad_(False)

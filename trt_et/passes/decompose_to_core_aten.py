@@ -465,10 +465,15 @@ def _roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:  #
     """Join both parts; torch gathers by indices."""
     if not dims:
         return NotImplemented
+    is_dynamic = any(isinstance(size, torch.SymInt) for size in x.shape)
     for shift, dim in zip(shifts, dims, strict=True):
-        size = x.shape[dim]
+        size, others = x.shape[dim], [*x.shape]
+        del others[dim]
         if not isinstance(shift, int) or abs(shift) > _least(size):
             return NotImplemented
+        row = math.prod(map(_least, others))
+        if is_dynamic and min(abs(shift), _least(size) - abs(shift)) * row < 2:
+            return NotImplemented  # torch bars the size at which a part has one element.
         begin = -shift if shift < 0 else size - shift
         x = torch.cat([aten.slice.Tensor(x, dim, begin), aten.slice.Tensor(x, dim, 0, begin)], dim)
     return x

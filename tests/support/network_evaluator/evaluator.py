@@ -37,14 +37,18 @@ def evaluate(network: Network, inputs: Mapping[str, torch.Tensor]) -> list[torch
     net = network.network
     values = {net.get_input(i).name: inputs[net.get_input(i).name] for i in range(net.num_inputs)}
     # Not in the order in which they were added: an input may be set later.
-    waiting = [net.get_layer(index) for index in range(net.num_layers)]
+    layers = [net.get_layer(index) for index in range(net.num_layers)]
+    waiting = [(layer, _takes(layer)) for layer in layers]
     while waiting:
-        ready = [layer for layer in waiting if all(name in values for name in _takes(layer))]
-        if not ready:
-            raise BadNetwork(f"nothing gives {sorted(_takes(waiting[0]) - values.keys())}")
-        for layer in ready:
-            _run(layer, values)
-        waiting = [layer for layer in waiting if layer not in ready]
+        later = []
+        for layer, names in waiting:
+            if names <= values.keys():
+                _run(layer, values)
+            else:
+                later.append((layer, names))
+        if len(later) == len(waiting):
+            raise BadNetwork(f"nothing gives {sorted(later[0][1] - values.keys())}")
+        waiting = later
     return [values[net.get_output(i).name] for i in range(net.num_outputs)]
 
 
