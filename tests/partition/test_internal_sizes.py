@@ -96,3 +96,18 @@ def test_a_power_of_a_size_is_computed_inside():
     program = torch.export.export(model, (torch.randn(2, 4, 4),), dynamic_shapes=sizes)
     pte = lower(program, full_graph=True)
     check(pte, model, (torch.randn(2, 4, 4),), (torch.randn(4, 8, 4),))
+
+
+def test_a_power_of_a_size_behind_the_cpu_is_computed_inside():
+    def model(x):
+        y = (x @ x.t()).tanh().flatten().reshape(-1, x.shape[0]) @ x * 0.1
+        front, back = x.chunk(2)
+        z = torch.cumsum(front * back, 0)
+        halves = (y * z.sum()).chunk(2)
+        return [part * (half + z) for part, half in zip(halves, x.chunk(2), strict=True)]
+
+    sizes = ({0: 6 * Dim("k", max=3)},)
+    function = Unary(model)
+    program = torch.export.export(function, (torch.randn(12, 4),), dynamic_shapes=sizes)
+    pte = lower(program, excluded_ops=[torch.ops.aten.cumsum])
+    check(pte, function, (torch.randn(6, 4),), (torch.randn(18, 4),))

@@ -48,14 +48,21 @@ def inner_sizes(graph: Graph, is_supported: Callable[[Node], bool]) -> set[Node]
 def misplaced_sizes(groups: Sequence[Sequence[Node]]) -> set[Node]:
     """Return the sizes with a user or an input outside their group.
 
-    A tensor should not become an engine's input only for its size.
+    A tensor should not become an engine's input only for its size. ExecuTorch computes no powers
+    of sizes, so what is computed from one may take sizes from outside that the inputs show.
     """
     misplaced: set[Node] = set()
     for nodes in groups:
         inside = set(nodes)
         taken = {s for node in nodes if not is_size(node) for s in node.all_input_nodes}
+        of_powers: set[Node] = set()
         for node in filter(is_size, nodes):
             sources = inside | taken if node.target is _OF_TENSORS else inside
+            if node.target is operator.pow or not of_powers.isdisjoint(node.all_input_nodes):
+                of_powers.add(node)
+                shown = ShownSizes(taken - inside)
+                outside = set(node.all_input_nodes) - inside
+                sources = sources | {s for s in outside if shown.show(s.meta.get("val"))}
             if not (inside.issuperset(node.users) and sources.issuperset(node.all_input_nodes)):
                 misplaced.add(node)
     return misplaced
