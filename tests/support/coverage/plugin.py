@@ -19,6 +19,7 @@ import pytest
 from executorch.backends.test.suite import flow as suite_flow
 
 from tests.support.coverage.flows import FLOWS, MADE, VERDICTS
+from tests.support.quicker_export import make_exports_quicker
 from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
 from trt_et.partition.report import PartitionReport
 
@@ -30,6 +31,7 @@ def _all_flows() -> dict[str, Any]:
 
 
 suite_flow.all_flows = _all_flows
+make_exports_quicker()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
