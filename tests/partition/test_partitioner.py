@@ -21,6 +21,7 @@ from trt_et import (
     TensorRTBackend,
     TensorRTPartitioner,
 )
+from trt_et.engines.libraries import warn_once
 from trt_et.inspection import inspect_program
 
 
@@ -31,6 +32,8 @@ def exported(model: nn.Module, *inputs: torch.Tensor) -> torch.export.ExportedPr
 @pytest.mark.parametrize("name", ["mlp", "cnn", "vit", "channels_last", "outputs", "order"])
 def test_supported_models_become_one_engine_and_nothing_else(name, caplog):
     partitioner = reference()
+    warn_once("reference")  # Said once in a process.
+    caplog.clear()
     with caplog.at_level(logging.WARNING, "trt_et"):
         pte = lower(export(name), partitioner=partitioner)
     assert caplog.records == []  # The stock runtime has all kernels.
