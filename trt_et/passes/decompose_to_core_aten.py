@@ -471,7 +471,7 @@ def _roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:  #
         del others[dim]
         if not isinstance(shift, int) or abs(shift) > _least(size):
             return NotImplemented
-        row = math.prod(map(_least, others))
+        row = math.prod(max(_least(other), 1) for other in others)
         if is_dynamic and min(abs(shift), _least(size) - abs(shift)) * row < 2:
             return NotImplemented  # torch bars the size at which a part has one element.
         begin = -shift if shift < 0 else size - shift
