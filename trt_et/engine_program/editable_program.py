@@ -19,8 +19,6 @@ from torch.fx import Graph, GraphModule, Node
 from torch.nn import Parameter
 from torch.utils._pytree import tree_structure
 
-from trt_et.graph.subgraphs import copied_graph
-
 
 @dataclass
 class EditableGraph:
@@ -47,13 +45,13 @@ class EditableGraph:
 
 
 class EditableProgram(EditableGraph):
-    """A copy of a program; its constants, by placeholder name, are not copied.
+    """A program whose graph the caller may change, with its constants by placeholder name.
 
     Further outputs come last.
     """
 
     def __init__(self, program: ExportedProgram, constants: Mapping[str, Any]) -> None:
-        graph, _ = copied_graph(program.graph)
+        graph = program.graph
         values = {node: constants.get(node.name) for node in graph.find_nodes(op="placeholder")}
         super().__init__(graph, {n: v for n, v in values.items() if isinstance(v, torch.Tensor)})
         self._program = program

@@ -19,8 +19,8 @@ from trt_et.engine_program.in_place_buffers import InPlaceBuffer, with_binding_n
 from trt_et.engine_program.optimization_profiles import OptimizationProfile
 from trt_et.engine_program.program import EngineProgram
 from trt_et.engine_program.sizes_from_inputs import replace_sizes
-from trt_et.graph.constants import input_names
 from trt_et.graph.size_remainders import write_out_remainders
+from trt_et.graph.subgraphs import input_names
 
 
 def make_engine_program(

@@ -34,16 +34,6 @@ def constant_names(program: ExportedProgram) -> frozenset[str]:
     )
 
 
-def input_names(program: ExportedProgram) -> frozenset[str]:
-    """Return the names of the placeholders for the caller's inputs.
-
-    ``ExportGraphSignature.user_inputs`` has the value instead of the name for a Python number,
-    because export turns numbers into constants.
-    """
-    specs = program.graph_signature.input_specs
-    return frozenset(spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT)
-
-
 def constant_values(program: ExportedProgram) -> Mapping[str, torch.Tensor]:
     """Return the tensors among ``constant_names``, by placeholder name."""
     names = constant_names(program)

@@ -1,4 +1,4 @@
-"""List the graphs of a program, including branches and bodies of its control flow."""
+"""The graphs of a program, including branches and bodies of its control flow, and its inputs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Final
 from executorch.exir.graph_module import get_control_flow_submodules
 from torch._ops import HigherOrderOperator
 from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.traceback import NodeSource, NodeSourceAction
 
@@ -65,6 +66,16 @@ def subgraphs(module: GraphModule) -> list[Subgraph]:
     collected: dict[int, Subgraph] = {}
     _collect(Subgraph("", module), collected)
     return list(collected.values())
+
+
+def input_names(program: ExportedProgram) -> frozenset[str]:
+    """Return the names of the placeholders for the caller's inputs.
+
+    ``ExportGraphSignature.user_inputs`` has the value instead of the name for a Python number,
+    because export turns numbers into constants.
+    """
+    specs = program.graph_signature.input_specs
+    return frozenset(spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT)
 
 
 def nodes_of(program: ExportedProgram) -> list[Node]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch.export import ExportedProgram
 
-from trt_et.graph.constants import input_names, known_constants
-from trt_et.graph.subgraphs import Subgraph, subgraphs
+from trt_et.graph.constants import known_constants
+from trt_et.graph.subgraphs import Subgraph, input_names, subgraphs
 from trt_et.partition.node_choice import NodeChoice
 
 
