@@ -46,6 +46,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# pip compiles on one core what it installs. Some packages hold files that are no Python 3.11.
+INSTALL = $(PIP) install --no-compile --constraint constraints.txt
+COMPILE = $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 
 NATIVE_SOURCES := CMakeLists.txt $(shell find trt_et/runtime -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
 FORMATTED := $(shell find benchmarks examples scripts tests trt_et -name '*.cpp' -o -name '*.h')
@@ -78,16 +81,18 @@ $(BIN)/python:
 # tensorrt-rtx is a source archive, and a new environment may have no setuptools, or one without wheels.
 $(TOOLS): constraints.txt | $(BIN)/python
 	@$(PIP) --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip  # `uv venv` makes environments without pip.
-	$(PIP) install $(QUIET) --constraint constraints.txt torch executorch \
+	$(INSTALL) $(QUIET) torch executorch \
 	  'scikit-build-core>=0.11' 'cmake>=3.28' ninja 'nlohmann-json<4' 'setuptools>=77'
 	touch $@
 
 $(INSTALLED): pyproject.toml $(TOOLS) $(NATIVE_SOURCES)
-	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[rtx,demo,dev,docs]'
+	$(INSTALL) --quiet --no-build-isolation --editable '.[rtx,demo,dev,docs]'
+	$(COMPILE)
 	touch $@
 
 $(DEMO): pyproject.toml $(TOOLS) $(NATIVE_SOURCES)
-	$(PIP) install $(QUIET) --constraint constraints.txt --no-build-isolation --editable '.[rtx,demo]'
+	$(INSTALL) $(QUIET) --no-build-isolation --editable '.[rtx,demo]'
+	$(COMPILE)
 	touch $@
 
 demo: QUIET :=
@@ -249,7 +254,8 @@ networks: $(INSTALLED)
 	  --numprocesses 2 --flows trt_network --results build/networks/suite.json -q --no-header $(SUITE)/operators
 	$(BIN)/python -m tests.support.network_evaluator.summary build/networks/suite.json
 	TRT_ET_OPERATORS=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:cacheprovider --numprocesses 2 -q --no-header \
-	  tests/network_evaluator/test_torch_operators.py tests/conversion tests/passes tests/quantizer
+	  tests/network_evaluator/test_torch_operators.py tests/conversion tests/passes tests/quantizer \
+	  tests/engines/test_kernels_of_networks.py tests/partition/test_control_flow.py
 
 onnx: $(INSTALLED)
 	mkdir -p build/networks
@@ -271,7 +277,7 @@ bench-aot: $(INSTALLED)
 	$(BIN)/python -m benchmarks.aot $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
 $(BENCH): $(INSTALLED)
-	$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --editable '.[rtx,demo,dev,docs,bench]'
+	$(INSTALL) --quiet --no-build-isolation --editable '.[rtx,demo,dev,docs,bench]'
 	touch $@
 
 bench-engines: $(BENCH)

@@ -12,7 +12,7 @@ from trt_et.inspection import inspect_program
 pytest.importorskip("executorch.examples.models.llama.llama_transformer")
 
 
-@pytest.mark.parametrize("kind", models(KINDS, "llama 2, one token a call", "gemma 3"))
+@pytest.mark.parametrize("kind", models(KINDS, "llama 2, one token a call"))
 def test_a_model_is_one_engine_that_says_what_eager_says(kind, tmp_path):
     pte = lower(make(**KINDS[kind]), "reference")
     methods = {method.name: method for method in inspect_program(pte)}

@@ -15,6 +15,7 @@ from torch.nn import functional
 from tests.support.lowering import blobs, delegate_tensor_devices, reference, target_devices
 from tests.support.models import Function
 from tests.support.programs.control_flow_models import CASES, Sigmoid, case, lowered, signed
+from tests.support.sampled import sampled
 from tests.support.simulated_gpus import check
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
 from trt_et.engine_info import parse_device_id
@@ -24,7 +25,7 @@ from trt_et.inspection import inspect_program
 pytestmark = pytest.mark.usefixtures("no_grad")
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sampled(CASES, 2))
 def test_all_operators_in_branches_go_to_engines_and_run_like_eager(name):
     model, calls, program = case(name)
     partitioner = reference(device="cuda:1")

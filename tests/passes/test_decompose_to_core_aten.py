@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
 from tests.support.programs.operator_networks import lower_and_compare
+from tests.support.sampled import sampled
 from tests.support.simulated_gpus import check, load_method
 from trt_et import TensorRTPartitioner
 from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
@@ -205,7 +206,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", sampled(CASES, 2))
 def test_one_engine_computes_it_like_eager(case):
     function, inputs = CASES[case]
     program = torch.export.export(Function(function).eval(), inputs)

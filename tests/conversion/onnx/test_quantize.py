@@ -18,6 +18,7 @@ from tests.support.models import Function
 from tests.support.onnx.payloads import Payload, of_program
 from tests.support.programs.pt2e import quantize, quantizer
 from tests.support.programs.quantized_models import MODELS, quantized
+from tests.support.sampled import sampled
 from trt_et import TensorRTPartitioner
 from trt_et.quantizer import fp8, int8
 
@@ -117,7 +118,7 @@ TOOLS = {
 }
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", sampled(TOOLS, 2))
 def test_each_product_with_a_weight_is_in_the_network_with_8_bits(tool):
     torch.manual_seed(0)
     program = TOOLS[tool]()

@@ -24,6 +24,7 @@ from tests.support.modelopt.models import (
 from tests.support.native_environment import ROOT
 from tests.support.programs.quantized_models import MODELS, Mlp
 from tests.support.programs.quantized_networks import Network, needs_rtx, plan
+from tests.support.sampled import sampled
 from tests.support.simulated_gpus import check
 from trt_et.engine_info import decode_blob
 from trt_et.engine_program.make_program import make_engine_program
@@ -128,7 +129,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", sampled(CASES, 2))
 def test_it_runs_like_eager_and_says_what_is_computed_in_floats(caplog, case):
     make, options, reason = CASES[case]
     model, inputs = make()

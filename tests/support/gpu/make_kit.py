@@ -65,10 +65,12 @@ def export_model(
             manager.to_executorch(config).write_to_file(file)
 
 
-def make_models(folder: Path, builders: tuple[str, ...] = BUILDERS) -> None:
+def make_models(
+    folder: Path, builders: tuple[str, ...] = BUILDERS, names: tuple[str, ...] = MODELS
+) -> None:
     """Write the tests' models with engines or networks of each builder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in MODELS:
+    for name in names:
         for builder in builders:
             if builder == "onnx" and name not in NETWORKS:
                 continue

@@ -174,7 +174,7 @@ CONFIGURATIONS: dict[str, Callable[[], tf.PretrainedConfig]] = {
     ),
 }
 
-NAMES = models(CONFIGURATIONS, "llama", "mistral")
+NAMES = models(CONFIGURATIONS, "llama")
 
 
 def make_model(name: str, **changes: object) -> tf.PreTrainedModel:
