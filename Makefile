@@ -278,6 +278,7 @@ bench-aot: $(INSTALLED)
 
 $(BENCH): $(INSTALLED)
 	$(INSTALL) --quiet --no-build-isolation --editable '.[rtx,demo,dev,docs,bench]'
+	$(COMPILE)
 	touch $@
 
 bench-engines: $(BENCH)
