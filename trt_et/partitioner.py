@@ -38,6 +38,7 @@ from trt_et.engines.support_check import cached_support_check
 from trt_et.engines.workers import checked_executor
 from trt_et.errors import OptionError, PartitionError
 from trt_et.graph.constants import mark_constants
+from trt_et.graph.exact_sizes import use_exact_sizes
 from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.own_symbols import with_own_symbols
 from trt_et.graph.subgraphs import copied_program
@@ -394,6 +395,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         warn_while_loop(exported_program)
         check_converted(exported_program)
         program = copied_program(narrow_guarded_sizes(exported_program))
+        use_exact_sizes(program)
         mark_ranges(program)
         for choice in (self._excluded, self._float32_ops):
             choice.mark(program)

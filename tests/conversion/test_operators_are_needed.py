@@ -237,6 +237,7 @@ IMPROVEMENTS = {
     # engines/test_kernels_of_networks.py
     *((name, "decompose") for name in ("silu", "hardswish", "mish", "log_sigmoid", "baddbmm")),
     ("pad", "decompose"),
+    ("pad by sizes", "rewrite"),
     ("written out attention", "rewrite"),
     ("activation of a linear layer", "rewrite"),
     ("bias of zeros", "rewrite"),

@@ -158,6 +158,16 @@ def buffer_of_buffer() -> None:
     assert method.operator_calls["aten::copy_"] == 2
 
 
+def pairs_viewed_back() -> None:
+    def function(x):
+        pairs = (x @ x.mT).flatten().relu()
+        return pairs.view(x.shape[0], x.shape[1], x.shape[1]) + 1
+
+    x, sizes = torch.randn(2, 6, 4), {0: Dim("batch", max=4), 1: Dim("n", max=9)}
+    pte = lower(export(function, x, dynamic_shapes=((sizes,),)))
+    check(pte, function, (x,), (torch.randn(4, 9, 4),))
+
+
 @dataclass
 class Workaround:
     """What can be left out, and what then fails."""
@@ -202,6 +212,12 @@ WORKAROUNDS = (
         "trt_et.partition.grouping._in_lists_of_several_groups",
         lambda graph, constants, groups: [],
         weight_in_two_lists,
+    ),
+    Workaround(
+        "trt_et.partitioner.use_exact_sizes",
+        lambda program: None,
+        pairs_viewed_back,
+        "torch 2.14 and ExecuTorch 1.5",
     ),
     Workaround("erase_unused_checks", None, unused_rows_by_a_mask),
     Workaround("trt_et.partition.tags.clear_tags", lambda _: None, two_partitioners_in_a_branch),

@@ -115,6 +115,22 @@ def test_usual_programs_keep_their_ranges_without_a_warning(name, caplog):
     assert messages(caplog) == []
 
 
+class Guided(torch.nn.Module):
+    def forward(self, x, first, second):
+        return torch.cat([x, x]) + torch.cat([first, second])
+
+
+def test_sizes_of_inputs_that_must_fit_together_are_reported_once(caplog):
+    batch = {0: Dim.AUTO(min=2, max=5)}
+    inputs = tuple(torch.ones(3, 4) for _ in range(3))
+    program = torch.export.export(Guided(), inputs, dynamic_shapes=(batch,) * 3)
+    with caplog.at_level(logging.WARNING):
+        assert narrow_guarded_sizes(program) is program
+    (text,) = messages(caplog)
+    assert "assumed that 2 * x.size()[0] == " in text
+    assert "sizes do not fit" in text
+
+
 def test_the_lowered_program_takes_the_exported_size_and_no_other():
     function, shape, sizes, *_ = GUARDED["one size"]
     method = load_method(lower(exported(function, shape, sizes)))

@@ -77,7 +77,7 @@ STAGES: Final[dict[str, tuple[Operator | Step, ...]]] = {
     ),
     "one index for several": (scatter.FLAT_INDEX_PUT,),
     # Also reshapes that the others made.
-    "reshapes": (moves.RESHAPE,),
+    "reshapes, and paddings of convolutions": (moves.RESHAPE, moves.PAD_BY_SIZES),
     # Knows 4-bit weights by the cast, which the next stage replaces.
     "4-bit weights": (grouped_weights.GROUPED_WEIGHTS,),
     # The dequantize layers that they make may reach a convolution.

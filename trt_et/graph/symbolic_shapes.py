@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from textwrap import shorten
 from typing import Any, Final, cast
 
 import sympy
@@ -20,6 +21,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 _UNBOUNDED = 2**31 - 1
 _TRACED_MINIMUM = 2
+_LONGEST = 80  # Characters of an expression in a message.
 # torch.export's name for the source of a symbol.
 _SOURCE: Final = re.compile(r"L\['(?P<input>\w+)'\](?P<path>.*)\.size\(\)\[(?P<dim>\d+)\]")
 
@@ -66,9 +68,11 @@ def shape_range(
             raise UnboundedDimension(f"its dimension {expression} depends on data")
         raise UnboundedDimension(f"its dimension {expression}{_origin(size)} has no example size")
     if not bounds.upper.is_Integer or int(bounds.upper) >= _UNBOUNDED:
+        shown = f"{shorten(str(expression), _LONGEST)}{_origin(size)}"
+        if all(ranges[symbol].upper.is_Integer for symbol in expression.free_symbols):
+            raise UnboundedDimension(f"torch finds no upper bound of its dimension {shown}")
         raise UnboundedDimension(
-            f"its dimension {expression}{_origin(size)} has no upper bound; "
-            "export with Dim(..., max=N)"
+            f"its dimension {shown} has no upper bound; export with Dim(..., max=N)"
         )
     if not bounds.lower.is_Integer:
         raise UnboundedDimension(f"its size {expression}{_origin(size)} has no lower bound")

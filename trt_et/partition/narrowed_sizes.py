@@ -42,11 +42,12 @@ def warn_narrowed(program: ExportedProgram) -> None:
     lost = sorted({int(size) for size in program.range_constraints if size.is_number})
     if lost:
         _log.warning(
-            "torch or ExecuTorch made the number %s of a dynamic size%s, because an operator gives "
-            "a list of tensors, or compares sizes of the example; other sizes will not run. Lower "
-            "with to_edge_transform_and_lower(..., partitioner=[TensorRTPartitioner()]), on a "
-            "program that was not lowered before. If it was lowered so, export with an example of "
-            "other sizes, such as a batch of 3",
+            "torch or ExecuTorch made the number %s of a dynamic size%s, because the model "
+            "computes with its value (math.sqrt(x.shape[1]): write x.shape[1] ** 0.5), or an "
+            "operator gives a list of tensors or compares sizes of the example; other sizes will "
+            "not run. Lower with to_edge_transform_and_lower(..., partitioner="
+            "[TensorRTPartitioner()]), on a program that was not lowered before. If it was lowered "
+            "so, export with an example of other sizes, such as a batch of 3",
             ", ".join(map(str, lost)),
             _fixed_dimensions(program),
         )

@@ -77,8 +77,9 @@ def _reason_for_value(value: object, dtypes: frozenset[torch.dtype]) -> str | No
             return f"TensorRT quantizes to {value.dtype}, but does not compute with it"
         if value.dtype == torch.uint8:
             return "TensorRT does not compute with torch.uint8 tensors"
-        cure = ": model.float()" if value.dtype is torch.float64 else ""
-        return f"TensorRT has no {value.dtype} tensors{cure}"
+        cure = "; compute in torch.float32: model.float(), dtype=torch.float32"
+        is_double = value.dtype is torch.float64
+        return f"TensorRT has no {value.dtype} tensors{cure if is_double else ''}"
     reason = _reason_for_sizes(value.shape)
     if reason is not None:
         return reason

@@ -26,6 +26,7 @@ from trt_et.passes.positions_as_tensors import keep_positions_in_tensors
 from trt_et.passes.quantization.lower_quantizers import lower_quantize_ops
 from trt_et.passes.rms_norm import RMS_NORM, use_rms_norm
 from trt_et.passes.split_to_slices import replace_split_with_slice
+from trt_et.passes.strides_of_sizes import compute_strides
 from trt_et.passes.unused_checks import erase_unused_checks
 from trt_et.passes.write_out_size_remainders import write_out_size_remainders
 
@@ -41,6 +42,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     lay_out_caches,  # TensorRT writes along the third of four dimensions.
     share_heads,  # Repeated keys and values are eight operators a layer.
     use_rms_norm,  # A normalization that is written out is six operators.
+    compute_strides,  # ExecuTorch has no operator for them.
     cast_joined,  # ExecuTorch refuses mixed dtypes.
     decompose_to_core_aten,  # Operators that ExecuTorch has no kernel for.
     select_by_mask,  # Sizes that depend on a mask stay on the CPU.

@@ -194,15 +194,17 @@ def _cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:  
     no double precision: these products stay on the CPU.
     """
     length = x.shape[dim] if x.dim() else 1
-    if not isinstance(length, int):
+    try:
+        _, _, longest = shape_range(length)
+    except UnboundedDimension:
         return NotImplemented
     dtype = dtype or (x.dtype if x.dtype.is_floating_point else torch.int64)
     products = x.to(dtype).to(torch.float64 if dtype.is_floating_point else dtype)
     reach = 1
-    while reach < length:
-        rest = length - reach
-        later = products.narrow(dim, reach, rest) * products.narrow(dim, 0, rest)
-        products = torch.cat([products.narrow(dim, 0, reach), later], dim)
+    while reach < longest:
+        sizes = [reach if d == dim % x.dim() else size for d, size in enumerate(x.shape)]
+        before = torch.ones(sizes, dtype=products.dtype, device=x.device)
+        products = products * torch.cat([before, products], dim).narrow(dim, 0, length)
         reach *= 2
     return products.to(dtype)
 

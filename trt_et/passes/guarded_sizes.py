@@ -61,8 +61,15 @@ def narrow_guarded_sizes(program: ExportedProgram) -> ExportedProgram:
         return program
     sizes = _Sizes(program, check)
     narrowed = [found for symbol in sizes.ranges if (found := _accepted(sizes, symbol)) is not None]
+    for guard in dict.fromkeys(found.guard for found in narrowed if found.is_together):
+        _log.warning(
+            "torch.export assumed that %s: inputs whose sizes do not fit so give a wrong result or "
+            "an error. Dimensions that are always equal can share a Dim",
+            guard,
+        )
     for found in narrowed:
-        found.warn(sizes)
+        if not found.is_together:
+            found.warn(sizes)
     found_ranges = {f.symbol: f.range for f in narrowed if f.range is not None}
     return _with_ranges(program, found_ranges) if found_ranges else program
 
@@ -169,12 +176,14 @@ class _Accepted:
         refused: A value that they refuse.
         guard: The guard.
         range: The accepted range; None if the accepted values are no range.
+        is_together: Whether they accept all values if the sizes that are equal in the example are.
     """
 
     symbol: sympy.Symbol
     refused: int
     guard: str
     range: tuple[int, int] | None
+    is_together: bool
 
     def warn(self, sizes: _Sizes) -> None:
         """Warn that the lowered program cannot check the guard."""
@@ -238,7 +247,11 @@ def _accepted(sizes: _Sizes, symbol: sympy.Symbol) -> _Accepted | None:
             between = range(high + 1, above[0])
             high = high + bisect_left(between, True, key=is_refused)
         range_ = (low, high)
-    return _Accepted(symbol, first, str(refusals[first]), range_)
+    equal = [each for each, value in sizes.exported.items() if value == exported]
+    is_together = len(equal) > 1 and all(
+        sizes.refusal(dict.fromkeys(equal, value)) is None for value in refused
+    )
+    return _Accepted(symbol, first, str(refusals[first]), range_, is_together)
 
 
 def _values(low: int, high: int, exported: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor
@@ -114,7 +114,21 @@ def pad(x: Tensor, amounts: Any, mode: str = "constant", value: float | None = N
     return aten.constant_pad_nd(x, amounts, 0 if value is None else value)
 
 
+def pad_by_sizes(node: Node) -> Node | None:
+    """Pad by computed amounts with the operator that stays apart from a convolution.
+
+    Torch-TensorRT 2.14 makes ``constant_pad_nd`` part of it, and fails if an amount is no number.
+    """
+    x, amounts, *value = node.args
+    if not any(isinstance(amount, Node) for amount in cast(Sequence[Any], amounts)):
+        return None
+    return insert_call(node, aten.pad.default, x, amounts, "constant", *value)
+
+
 PAD: Final = Operator("pad", (aten.pad.default,), decompose=pad)
+PAD_BY_SIZES: Final = Operator(
+    "pad by sizes", (aten.constant_pad_nd.default,), rewrite=pad_by_sizes
+)
 UNFOLD: Final = Operator("unfold", (aten.unfold.default,), decompose=unfold)
 
 
