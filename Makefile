@@ -1,5 +1,6 @@
 # make demo     set everything up and run all-MiniLM-L6-v2 through TensorRT-RTX and reference engines
 # make test     set everything up, lint, and run the tests; PYTEST="..." for more arguments of pytest
+# make test-long         the tests that CI leaves out (the mark `long`): whole models, and the rest of large tables
 # make lint     ruff, mypy --strict, the order of imports (import-linter), clang-format
 # make test-native       the C++ tests under the address and undefined-behaviour sanitizers, and 1 M
 #                        mutants of engine blobs; FUZZ_MUTANTS=n for another number
@@ -14,7 +15,7 @@
 # make check-bindings    the same against the Python bindings of TensorRTs that pip can get, in PACKAGES
 # make coverage ExecuTorch's backend test suite on this backend, XNNPACK and portable; docs/coverage.*
 # make networks the same suite, and torch's own samples of its operators: each partition's TensorRT network,
-#               evaluated on the CPU, against eager; and all cases of the tests of which CI takes a sample (tests/support/sampled.py)
+#               evaluated on the CPU, against eager
 # make onnx     the ONNX payloads of the same suite, of the networks' tests and of the zoo, in onnxruntime, against eager
 # make peer-tests  Torch-TensorRT's converter tests and ExecuTorch's models, in TORCH_TENSORRT=checkout: docs/peer-tests.md; an
 #               hour. A second run goes on; OPTIONS="--every 50": a sample
@@ -70,7 +71,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: check demo-size models onnx peer-tests docs matrix notebook optimum policies check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long bench-aot bench-engines bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
+.PHONY: check test-long demo-size models onnx peer-tests docs matrix notebook optimum policies check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long bench-aot bench-engines bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
 
 setup: $(INSTALLED)
 
@@ -160,8 +161,11 @@ check: lint
 test: lint
 	$(PYTEST_2) --dist loadfile --no-loadscope-reorder $(PYTEST)
 
+test-long: $(INSTALLED)
+	$(PYTEST_2) --long -m long $(PYTEST)
+
 zoo: $(INSTALLED)
-	TRT_ET_ZOO=all $(PYTEST_2) tests/zoo tests/llm
+	$(PYTEST_2) --long tests/zoo tests/llm
 
 models: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.support.model_table build/models
@@ -199,7 +203,8 @@ test-native-tsan: $(INSTALLED) $(NATIVE_BLOB)
 
 test-aarch64: $(INSTALLED) $(NATIVE_BLOB)
 	scripts/aarch64/setup $(BIN)/python
-	$(call build-native,aarch64/native,all,-DTRT_ET_BUILD_TESTS=ON --toolchain $(AARCH64_TOOLCHAIN))
+	$(call build-native,aarch64/native,all,-DTRT_ET_BUILD_TESTS=ON --toolchain $(AARCH64_TOOLCHAIN) \
+	  -DCMAKE_CXX_FLAGS_RELEASE="-O1 -DNDEBUG")
 	scripts/aarch64/emulate $(BIN)/python $(NATIVE_BLOB)
 
 # On the installed plugin; the sanitizers' builds are those of test-native and test-native-tsan.
@@ -253,16 +258,14 @@ networks: $(INSTALLED)
 	OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR) $(BIN)/python -m pytest -p tests.support.coverage.plugin -p no:cacheprovider \
 	  --numprocesses 2 --flows trt_network --results build/networks/suite.json -q --no-header $(SUITE)/operators
 	$(BIN)/python -m tests.support.network_evaluator.summary build/networks/suite.json
-	TRT_ET_OPERATORS=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:cacheprovider --numprocesses 2 -q --no-header \
-	  tests/network_evaluator/test_torch_operators.py tests/conversion tests/passes tests/quantizer \
-	  tests/engines/test_kernels_of_networks.py tests/partition/test_control_flow.py
+	TRT_ET_OPERATORS=all $(PYTEST_2) tests/network_evaluator/test_torch_operators.py
 
 onnx: $(INSTALLED)
 	mkdir -p build/networks
 	OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR) $(BIN)/python -m pytest -p tests.support.coverage.plugin -p no:cacheprovider \
 	  --numprocesses 2 --flows trt_onnx --results build/networks/onnx.json -q --no-header $(SUITE)/operators
 	$(BIN)/python -m tests.support.network_evaluator.summary build/networks/onnx.json
-	TRT_ET_ONNX=all TRT_ET_ZOO=all $(PYTEST_2) tests/conversion/onnx
+	$(PYTEST_2) --long tests/conversion/onnx
 
 peer-tests: $(INSTALLED)
 	TORCH_TENSORRT="$(TORCH_TENSORRT)" EXECUTORCH="$(EXECUTORCH)" $(BIN)/python -m tests.support.peers build/peers $(OPTIONS)

@@ -19,6 +19,7 @@ from tests.support.cli.command_line import run
 from tests.support.lowering import lower
 from tests.support.mended import is_installed
 from tests.support.run_documents import STDOUT, blocks
+from tests.support.sampled import chosen
 from trt_et.cli import app
 from trt_et.conversion.installed import installed_variant
 from trt_et.conversion.trial import convertible_operators
@@ -31,6 +32,8 @@ RUNNER = ROOT / "docs" / "runner.md"
 # Blocks of the internals are in the middle of something; the one of runner.md reads a trace.
 LATER = {RUNNER, *ROOT.glob("docs/internals/*.md")}
 RUN = [page for page in PAGES if page not in LATER and blocks(page.read_text(), "python")]
+GUIDES = ROOT / "docs" / "guides"
+IN_CI = (README, ROOT / "docs/index.md", ROOT / "docs/tutorial.md", GUIDES / "composing.md")
 
 
 def environment() -> dict[str, str]:
@@ -46,22 +49,25 @@ def finished(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def python_blocks(tmp_path_factory) -> tuple[Path, dict[str, str]]:
-    """Where the Python blocks of all pages ran, in one process, and what went wrong."""
+def python_blocks(tmp_path_factory, pytestconfig) -> dict[Path, tuple[Path, str]]:
+    """Where the Python blocks of each page ran, and what went wrong."""
     folder = tmp_path_factory.mktemp("documents")
-    command = [sys.executable, "-m", "tests.support.run_documents", "results.json", *map(str, RUN)]
+    pages = [page for page in RUN if pytestconfig.getoption("--long") or page in IN_CI]
+    command = [sys.executable, "-m", "tests.support.run_documents", "results.json"]
+    command += map(str, pages)
     done = finished(*command, cwd=folder)
     assert done.returncode == 0, done.stderr
-    return folder, json.loads((folder / "results.json").read_text())
+    problems = json.loads((folder / "results.json").read_text())
+    return {page: (folder / str(i), problems[str(page)]) for i, page in enumerate(pages)}
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", chosen(RUN, *IN_CI), ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_blocks_run(page, python_blocks):
-    assert python_blocks[1][str(page)] == ""
+    assert python_blocks[page][1] == ""
 
 
 def test_the_shell_commands_of_the_readme_run_the_program_that_it_exported(python_blocks):
-    folder = python_blocks[0] / str(RUN.index(README))
+    folder = python_blocks[README][0]
     (folder / "examples").symlink_to(ROOT / "examples")
     (commands,) = [block for block in blocks(README.read_text(), "sh") if "$runner" in block]
     done = finished("bash", "-euc", commands, cwd=folder)
@@ -75,7 +81,7 @@ def test_the_shell_commands_of_the_readme_run_the_program_that_it_exported(pytho
 def test_the_blocks_of_the_readme_print_what_it_shows(python_blocks):
     text = README.read_text()
     shown = blocks(text, "text")[: len(blocks(text, "python"))]
-    printed = (python_blocks[0] / str(RUN.index(README)) / STDOUT).read_text()
+    printed = (python_blocks[README][0] / STDOUT).read_text()
     assert printed.split() == "".join(shown).split()
 
 
@@ -101,6 +107,7 @@ def without_rounding(text: str) -> str:
     return re.sub(r"\d\.\d+e-0[78]|SNR \d+\.\d dB", "...", text).strip("\n")
 
 
+@pytest.mark.long
 def test_a_trace_that_the_runner_wrote_is_read_as_its_page_says(tmp_path):
     program = torch.export.export(torch.nn.Linear(4, 2), (torch.ones(1, 4),))
     (tmp_path / "model.pte").write_bytes(lower(program))

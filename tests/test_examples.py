@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.python_process import run_forked
 from tests.support.run_documents import STDOUT
+from tests.support.sampled import chosen
 
 ROOT = Path(__file__).parents[1]
 ARGUMENTS = {
@@ -30,6 +31,7 @@ EXAMPLES = {
 }
 NEEDED = {"detector.py": "torchvision", "robot_policy.py": "lerobot"}
 RUN = [name for name in EXAMPLES if find_spec(NEEDED.get(name, "torch"))]
+LONG = ("cnn_precisions.py", "detector.py", "llm.py", "precisions.py")
 # A policy of the same form as lerobot's, which CI does not have.
 ROBOT = """
 import sys, torch
@@ -76,31 +78,33 @@ assert controller.copied == {"encode": image + 4 * (6 + 2), "denoise": 8 + 4 * 2
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> tuple[Path, dict[str, str]]:
-    """Where the examples ran, and what went wrong."""
+def results(tmp_path_factory, pytestconfig) -> dict[str, tuple[Path, str]]:
+    """Where each example ran, and what went wrong."""
+    names = [name for name in RUN if pytestconfig.getoption("--long") or name not in LONG]
     folder = tmp_path_factory.mktemp("examples")
     environment = {k: v for k, v in os.environ.items() if k != "TRT_ET_CUDA"}
     environment["PYTHONPATH"] = str(ROOT)
     command = [sys.executable, "-m", "tests.support.run_documents", "results.json"]
-    command += [EXAMPLES[name] for name in RUN]
+    command += [EXAMPLES[name] for name in names]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return folder, json.loads((folder / "results.json").read_text())
+    problems = json.loads((folder / "results.json").read_text())
+    return {name: (folder / str(i), problems[EXAMPLES[name]]) for i, name in enumerate(names)}
 
 
-def output(results: tuple[Path, dict[str, str]], name: str) -> str:
-    return (results[0] / str(RUN.index(name)) / STDOUT).read_text()
+def output(results: dict[str, tuple[Path, str]], name: str) -> str:
+    return (results[name][0] / STDOUT).read_text()
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", chosen(EXAMPLES, *(EXAMPLES.keys() - {*LONG})))
 def test_it_runs_and_agrees_with_eager(name, results):
     if name not in RUN:
         pytest.skip(f"{NEEDED[name]} is not installed")
-    assert results[1][EXAMPLES[name]] == ""
+    assert results[name][1] == ""
 
 
 def test_the_classifier_plots_copies_engines_and_cpu_operators(results):
-    (plot,) = results[0].glob("*/image_classifier/times.png")
+    plot = results["image_classifier.py"][0] / "image_classifier" / "times.png"
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
@@ -113,6 +117,7 @@ def test_the_demo_ends_with_agreement(results):
     assert "cuda:0" in printed
 
 
+@pytest.mark.long
 def test_the_language_model_example_says_what_eager_says(results):
     printed = output(results, "llm.py")
     assert printed.count(" yes ") == 3

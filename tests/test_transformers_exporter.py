@@ -16,6 +16,7 @@ from transformers.exporters import ExecutorchConfig, ExecutorchExporter, exporte
 from transformers.exporters.utils import decompose_for_generation
 
 import trt_et.transformers
+from tests.support.sampled import sampled
 from tests.support.simulated_gpus import load_runtime
 from trt_et.errors import OptionError
 from trt_et.inspection import inspect_program
@@ -75,6 +76,7 @@ def test_bert_of_dynamic_sizes_is_one_engine_for_all_of_them():
         check(exported, model, inputs(*sizes))
 
 
+@pytest.mark.long
 def test_vit_of_dynamic_sizes_takes_any_batch():
     """The exporter caps the sizes that ExecuTorch plans memory for, such as 17 * batch, at 1024."""
     trt_et.transformers.register(builder="reference")
@@ -87,7 +89,7 @@ def test_vit_of_dynamic_sizes_takes_any_batch():
         check(exported, model, {"pixel_values": torch.randn(batch, 3, 32, 32)})
 
 
-@pytest.mark.parametrize("stage", ["prefill", "decode"])
+@pytest.mark.parametrize("stage", sampled(["decode", "prefill"]))
 def test_a_stage_of_a_llama_with_a_static_cache_is_one_engine_and_says_what_eager_says(stage):
     trt_et.transformers.register(builder="reference")
     config = tf.LlamaConfig(vocab_size=64, num_key_value_heads=2, **SIZES)
@@ -124,6 +126,7 @@ def test_options_are_those_of_the_partitioner_and_a_second_call_replaces_them():
     assert engines_of(export(model, inputs(2, 7))) == 1
 
 
+@pytest.mark.long
 def test_the_experts_of_a_mixture_are_in_the_engine():
     trt_et.transformers.register(builder="reference")
     config = tf.MixtralConfig(

@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.cli.command_line import invoke, run
 from tests.support.cli.sample_programs import program
+from tests.support.sampled import sampled
 from trt_et.cli.program import choose_gpus
 from trt_et.inspection import inspect_file, inspect_program
 
@@ -182,6 +183,7 @@ def test_a_program_runs_with_given_inputs_of_another_size(folder):
     np.testing.assert_array_equal(np.load("out.npz")["output0"], array.clip(0) + 1)
 
 
+@pytest.mark.long
 def test_outputs_have_the_names_of_the_models_dict(folder):
     run("export", "models_of_a_user:named", "--builder", "reference", "-o", "named.pte")
     printed = run("run", "named.pte", "-o", "out.npz", *GPUS)
@@ -191,7 +193,7 @@ def test_outputs_have_the_names_of_the_models_dict(folder):
     assert "output logits agrees" in run("compare", "models_of_a_user:named", "named.pte", *GPUS)
 
 
-@pytest.mark.parametrize("task", ["run", "bench", "compare"])
+@pytest.mark.parametrize("task", sampled(["run", "bench", "compare"]))
 def test_without_a_gpu_reference_engines_run_on_simulated_ones(folder, task):
     model = ["models_of_a_user:model"] if task == "compare" else []
     done = run_without_gpus(task, *model, "dynamic.pte")
@@ -237,6 +239,7 @@ def test_comparison_with_the_model_agrees_and_with_another_differs(folder):
     assert Path("cmp.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.long
 def test_comparison_with_a_model_of_other_inputs_names_the_input_that_does_not_fit(folder):
     printed = run("compare", "models_of_a_user:wider", "dynamic.pte", *GPUS, code=1)
     assert "does not take the model's example inputs: input 0 (inputs_0) has the sizes" in printed

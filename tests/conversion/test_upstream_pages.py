@@ -17,7 +17,7 @@ from tests.support.run_documents import blocks
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(set(ROOT.glob("docs/internals/upstream/*.md")) - {*ROOT.glob("docs/**/index.md")})
 
-pytestmark = needs_rtx
+pytestmark = [needs_rtx, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

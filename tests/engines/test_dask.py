@@ -11,6 +11,7 @@ from tests.support.executors import Named, export
 from trt_et import PartitionError
 
 
+@pytest.mark.long
 def test_a_cluster_gives_the_bytes_of_a_serial_export(tmp_path, monkeypatch):
     scratch = tmp_path / "scratch"
     scratch.mkdir()

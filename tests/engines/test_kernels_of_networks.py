@@ -239,7 +239,7 @@ def profile_of(case: Case, network: Any, builder: Any) -> Any:
     return profile
 
 
-@pytest.mark.parametrize("name", sampled(DYNAMIC, 2))
+@pytest.mark.parametrize("name", sampled(DYNAMIC))
 def test_attention_of_dynamic_sizes_has_no_more_kernels_than_the_parsers(name):
     have, want = ours(DYNAMIC[name].program()), by_the_parser(DYNAMIC[name])
     assert len(have.kernels) <= len(want.kernels), f"ours: {have}; the parser's: {want}"
@@ -254,7 +254,7 @@ def assert_no_more(have: EngineKernels, want: EngineKernels) -> None:
     assert have.activation_memory <= 1.05 * want.activation_memory, text
 
 
-@pytest.mark.parametrize("name", sampled(CASES, 2))
+@pytest.mark.parametrize("name", sampled(CASES, 3))
 def test_an_engine_is_no_worse_than_the_parsers(name):
     assert_no_more(ours(CASES[name].program()), by_the_parser(CASES[name]))
 

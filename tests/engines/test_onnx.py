@@ -95,6 +95,7 @@ def test_a_payload_in_float16_has_its_weights_in_float16():
     assert [len(data) for data in payload.weights.values()] == [LAYER.weight.numel() * 2]
 
 
+@pytest.mark.long
 def test_a_worker_process_builds_the_same_payload():
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as executor:

@@ -86,7 +86,10 @@ def test_threads_give_the_bytes_of_a_serial_export(builder):
 
 @pytest.mark.parametrize(
     ("number", "reason"),
-    [(signal.SIGABRT, r"\(SIGABRT\)"), (signal.SIGKILL, r"\(SIGKILL, .* memory .*\)")],
+    [
+        pytest.param(signal.SIGABRT, r"\(SIGABRT\)", marks=pytest.mark.long),
+        (signal.SIGKILL, r"\(SIGKILL, .* memory .*\)"),
+    ],
 )
 def test_a_build_that_ends_its_process_names_its_partition(
     context, scratch, tmp_path, number, reason
@@ -123,6 +126,7 @@ export(executor=pool)
 """
 
 
+@pytest.mark.long
 def test_a_script_without_a_guard_is_told_what_it_needs(tmp_path):
     (tmp_path / "script.py").write_text(UNGUARDED)
     done = subprocess.run(

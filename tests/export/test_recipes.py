@@ -99,10 +99,15 @@ def test_a_recipe_computes_in_the_precision_that_it_is_named_after(recipe, preci
     ("recipe", "operator"),
     [
         (TensorRTRecipeType.PT2E_INT8_STATIC_PER_CHANNEL, "dequantize_per_channel"),
-        (TensorRTRecipeType.PT2E_INT8_STATIC_PER_TENSOR, "dequantize_per_tensor"),
         (TensorRTRecipeType.TORCHAO_INT8_WEIGHT_ONLY, "_to_dim_order_copy"),
         (TensorRTRecipeType.TORCHAO_INT4_WEIGHT_ONLY_GROUP_32, "mul"),
-        (TensorRTRecipeType.TORCHAO_INT4_WEIGHT_ONLY_GROUP_64, "mul"),
+        pytest.param(
+            *(TensorRTRecipeType.PT2E_INT8_STATIC_PER_TENSOR, "dequantize_per_tensor"),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            *(TensorRTRecipeType.TORCHAO_INT4_WEIGHT_ONLY_GROUP_64, "mul"), marks=pytest.mark.long
+        ),
     ],
     ids=lambda value: getattr(value, "name", None),
 )

@@ -46,6 +46,7 @@ def test_roi_align_is_that_of_torchvision(page):
     check_one_engine(model, features, boxes)
 
 
+@pytest.mark.long
 def test_deform_conv_is_that_of_torchvision(page):
     ops = pytest.importorskip("torchvision").ops
     inputs = (torch.randn(1, 3, 16, 20), torch.randn(1, 18, 14, 18), torch.randn(4, 3, 3, 3))

@@ -41,6 +41,7 @@ print(json.dumps([digests, [name for name in names if name in sys.modules]]))
 """
 
 
+@pytest.mark.long
 def test_a_warm_export_in_a_fresh_process_imports_no_tensorrt(tmp_path):
     cases = [("mlp", "tensorrt_rtx"), ("cnn", "reference"), ("split", "auto")]
     here = [

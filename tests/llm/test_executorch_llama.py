@@ -6,13 +6,13 @@ import pytest
 
 from tests.support.programs.executorch_llama import KINDS, NEW_TOKENS, eager_answer, lower, make
 from tests.support.programs.language_models import Runner, make_prompt
-from tests.support.sampled import models
+from tests.support.sampled import chosen
 from trt_et.inspection import inspect_program
 
 pytest.importorskip("executorch.examples.models.llama.llama_transformer")
 
 
-@pytest.mark.parametrize("kind", models(KINDS, "llama 2, one token a call"))
+@pytest.mark.parametrize("kind", chosen(KINDS, "llama 2, one token a call"))
 def test_a_model_is_one_engine_that_says_what_eager_says(kind, tmp_path):
     pte = lower(make(**KINDS[kind]), "reference")
     methods = {method.name: method for method in inspect_program(pte)}
@@ -23,6 +23,7 @@ def test_a_model_is_one_engine_that_says_what_eager_says(kind, tmp_path):
         assert runner.answer(text, NEW_TOKENS) == eager_answer(eager, ids), length
 
 
+@pytest.mark.long
 def test_tensorrt_rtx_writes_runs_of_rows_in_place():
     """Not those of a ring, which may begin at its end and go on at its start."""
     pte = lower(make(**KINDS["ring buffers"]), "tensorrt_rtx")

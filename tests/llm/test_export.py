@@ -130,6 +130,7 @@ def test_a_cache_on_the_host_is_copied_there_and_back():
     assert counted["bytes_d2h"] == 4 * VOCABULARY * (8 + 1)
 
 
+@pytest.mark.long
 def test_tensorrt_rtx_builds_one_engine_that_writes_its_sliding_window_in_place():
     options = {"max_prompt": 4, "builder": "tensorrt_rtx", "dtype": torch.bfloat16}
     (delegate,) = inspect_program(export(make_model("mistral"), 64, **options))[0].delegates

@@ -17,7 +17,7 @@ from tests.support.programs.multimodal_models import (
     smolvlm,
     voxtral,
 )
-from tests.support.sampled import models
+from tests.support.sampled import chosen
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_multimodal
 
@@ -31,7 +31,7 @@ def check(pte: bytes, encoder: str) -> None:
     assert methods["token_embedding"].cpu_operators == ("aten::embedding.out",)
 
 
-@pytest.mark.parametrize("name", models(OF_IMAGES, "smolvlm"))
+@pytest.mark.parametrize("name", chosen(OF_IMAGES, "smolvlm"))
 def test_an_image_between_two_texts(name, tmp_path):
     from executorch.extension.llm.runner import make_image_input, make_text_input
 
@@ -50,6 +50,7 @@ def test_an_image_between_two_texts(name, tmp_path):
         assert found == eager_answer(model, prompt, pixel_values=pixels)
 
 
+@pytest.mark.long
 def test_sound_before_a_text(tmp_path):
     from executorch.extension.llm.runner import make_audio_input, make_text_input
 

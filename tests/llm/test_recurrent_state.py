@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.support.programs.language_models import VOCABULARY, eager_answer, make_model, make_prompt
-from tests.support.sampled import models
+from tests.support.sampled import chosen
 from tests.support.simulated_gpus import load_method
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_llm
@@ -26,7 +26,7 @@ class Exported(NamedTuple):
     pte: bytes
 
 
-@pytest.fixture(scope="module", params=models(FAMILIES, "falcon h1"))
+@pytest.fixture(scope="module", params=chosen(FAMILIES, "falcon h1"))
 def exported(request) -> Exported:
     model = make_model(request.param)
     return Exported(model, bytes(export_llm(model, builder="reference", **OPTIONS).buffer))
@@ -79,7 +79,8 @@ def test_a_text_begins_or_goes_on_at_its_end(exported):
     torch.testing.assert_close(call(method, [5], 2), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", models(FAMILIES, "falcon h1"))
+@pytest.mark.long
+@pytest.mark.parametrize("name", chosen(FAMILIES, "falcon h1"))
 def test_tensorrt_rtx_builds_one_engine(name):
     pte = bytes(export_llm(make_model(name), builder="tensorrt_rtx", **OPTIONS).buffer)
     (delegate,) = inspect_program(pte)[0].delegates

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from tests.support.programs.language_models import VOCABULARY, make_model
@@ -13,6 +14,7 @@ from trt_et.runtime.counters import read_counters
 HIDDEN = 64
 
 
+@pytest.mark.long
 def test_layers_on_two_gpus_are_two_engines_that_say_what_eager_says():
     model = make_model("llama", num_hidden_layers=3)
     pte = bytes(

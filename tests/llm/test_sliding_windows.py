@@ -35,8 +35,8 @@ def test_every_token_finds_the_rows_of_its_window(window, max_prompt):
 @pytest.mark.parametrize(
     ("name", "layers", "kinds"),
     [
-        ("llama", {}, 1),
-        ("mistral", {}, 1),
+        pytest.param("llama", {}, 1, marks=pytest.mark.long),
+        pytest.param("mistral", {}, 1, marks=pytest.mark.long),
         ("gemma3", {"layer_types": ["sliding_attention", "full_attention"] * 2}, 2),
     ],
 )

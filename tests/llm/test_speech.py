@@ -20,6 +20,7 @@ from trt_et.llm import export_speech
 from trt_et.runtime.counters import read_counters
 
 
+@pytest.mark.long
 def test_transcriptions_are_those_of_eager():
     """Without shared state, with and without a sampler: tests/runtime/test_cpp_example.py."""
     model = whisper()
@@ -48,6 +49,7 @@ def test_transcriptions_are_those_of_eager():
         decoder.execute([token, hidden, torch.tensor([TOKENS + 4])])
 
 
+@pytest.mark.long
 def test_tensorrt_rtx_writes_all_keys_and_values_in_place():
     pte = bytes(export_speech(whisper(), builder="tensorrt_rtx", cache_length=8).buffer)
     methods = {method.name: method for method in inspect_program(pte)}

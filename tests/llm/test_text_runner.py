@@ -36,6 +36,7 @@ def test_a_model_says_what_eager_says(name, tmp_path):
     check(Runner(tmp_path, pte), model, (1, 17, 48))
 
 
+@pytest.mark.long
 def test_the_cache_of_a_sliding_window_grows_with_the_window_not_with_the_text(tmp_path):
     model = make_model("gemma3")  # A layer with a window, and one without.
     pte = bytes(export_llm(model, cache_length=200, max_prompt=8, **OPTIONS).buffer)

@@ -14,7 +14,7 @@ from tests.support.programs.speech_models import (
     transducer,
     transducer_tokens,
 )
-from tests.support.sampled import models
+from tests.support.sampled import chosen
 from tests.support.simulated_gpus import load_program
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_transducer
@@ -41,7 +41,7 @@ TRANSDUCERS = {
 }
 
 
-@pytest.mark.parametrize("name", models(TRANSDUCERS, "TDT"))
+@pytest.mark.parametrize("name", chosen(TRANSDUCERS, "TDT"))
 def test_a_transducer_says_what_transformers_says(name):
     most, recordings, durations = TRANSDUCERS[name]
     model = transducer(name)
@@ -70,6 +70,7 @@ def test_a_transducer_says_what_transformers_says(name):
             encoder.execute([features, torch.tensor([64])])
 
 
+@pytest.mark.long
 def test_tensorrt_rtx_builds_an_engine_a_method():
     pte = bytes(export_transducer(transducer("TDT"), frames=64, builder="tensorrt_rtx").buffer)
     methods = {method.name: method for method in inspect_program(pte)}

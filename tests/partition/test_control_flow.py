@@ -25,7 +25,7 @@ from trt_et.inspection import inspect_program
 pytestmark = pytest.mark.usefixtures("no_grad")
 
 
-@pytest.mark.parametrize("name", sampled(CASES, 2))
+@pytest.mark.parametrize("name", sampled(CASES, 3))
 def test_all_operators_in_branches_go_to_engines_and_run_like_eager(name):
     model, calls, program = case(name)
     partitioner = reference(device="cuda:1")

@@ -77,6 +77,7 @@ CALLS: dict[object, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, ...
 }
 
 
+@pytest.mark.long
 def test_preserved_operators_have_networks_and_reference_engines():
     def function(*inputs):
         by_shape = dict(zip((SIGNAL, IMAGE, VOLUME), inputs, strict=True))

@@ -268,6 +268,7 @@ print(statuses)
 """
 
 
+@pytest.mark.long
 def test_a_process_forked_while_kernels_are_saved_ends(program, run, variables, tmp_path):
     """With the file's lock taken, a save takes a while."""
     run()

@@ -47,6 +47,7 @@ def static_build(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 def test_a_plugin_for_a_static_runtime_is_an_archive_that_registers_itself(static_build, tmp_path):
     model = torch.nn.Linear(4, 2)
     program = export(tmp_path, "linear", model, (torch.ones(1, 4),), host=True)

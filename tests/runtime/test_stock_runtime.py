@@ -180,6 +180,7 @@ def test_reference_engines_are_simulated_without_a_gpu_and_a_setting(programs, s
     assert facts["available"]
 
 
+@pytest.mark.long
 def test_the_log_lacks_lines_about_files_of_another_processor(programs, tmp_path):
     """Also if ExecuTorch's bindings, which replace the log's function, are imported last."""
     path = str(programs["mlp"].path)
@@ -218,6 +219,7 @@ print("fine")
     assert last_line(run_python("-c", code, folder=tmp_path)) == "fine"
 
 
+@pytest.mark.long
 def test_packages_are_found_after_the_runtime_was_imported(tmp_path):
     """Its libraries then have ".." in their paths, which the folder of packages comes from."""
     model = torch.nn.Linear(4, 2).eval()

@@ -1,24 +1,24 @@
-"""Lists of cases of which CI takes some.
-
-`make networks` takes all operators (TRT_ET_OPERATORS=all), `make zoo` all models (TRT_ET_ZOO=all).
-"""
+"""Tables of cases of which CI takes some: the others have the mark ``long`` (``pytest --long``)."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import pytest
 
 Item = TypeVar("Item")
-ALL = os.environ.get("TRT_ET_OPERATORS") == "all"
-ALL_MODELS = os.environ.get("TRT_ET_ZOO") == "all"
 
 
-def sampled(cases: Iterable[Item], every: int = 4) -> list[Item]:
-    """Return each n-th case, the first one included; all of them for the long command."""
-    return list(cases)[:: 1 if ALL else every]
+def sampled(cases: Iterable[Item], every: int = 4) -> list[Any]:
+    """Let CI take each n-th case, the first one included."""
+    return [_marked(case, index % every == 0) for index, case in enumerate(cases)]
 
 
-def models(names: Iterable[str], *in_ci: str) -> tuple[str, ...]:
-    """Return the names of the models that CI takes; all of them for the long command."""
-    return tuple(names) if ALL_MODELS else in_ci
+def chosen(cases: Iterable[Item], *in_ci: Item) -> list[Any]:
+    """Let CI take these cases."""
+    return [_marked(case, case in in_ci) for case in cases]
+
+
+def _marked(case: Item, is_in_ci: bool) -> Any:
+    return case if is_in_ci else pytest.param(case, marks=pytest.mark.long)

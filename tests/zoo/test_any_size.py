@@ -16,7 +16,7 @@ import torch
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
-from tests.support.sampled import ALL_MODELS, models
+from tests.support.sampled import chosen
 from tests.support.zoo.case import Case
 from tests.support.zoo.lowered import MODELS, check_built, check_run, make
 
@@ -60,16 +60,16 @@ BUILT_IN_CI = ("whisper",)
 # The batch is the number of something else, is part of a cache, or does not go together.
 NOT = ("llama_past", "llama_static_cache", "lstm_cell", "recommender", "gcn")
 OF_ONE_LENGTH = ("mamba", "masked_transformer")
+NAMES = [name for name in MODELS if name not in NOT]
 IMAGES = ("convnext", "efficientnet_like", "fpn", "mobilenet_v3_like", "super_resolution", "unet")
 
 
-def chosen() -> dict[str, Callable[[torch.Tensor], Sizes]]:
-    if not ALL_MODELS:
-        return MENDED
-    rest = [name for name in MODELS if name not in MENDED and name not in NOT]
-    tokens = {name: of_texts for name in rest if _takes_tokens(name)}
-    images = dict.fromkeys(IMAGES, of_images)
-    return MENDED | dict.fromkeys(rest, of_batches) | tokens | images
+def rule_of(name: str) -> Callable[[torch.Tensor], Sizes]:
+    if name in MENDED:
+        return MENDED[name]
+    if name in IMAGES:
+        return of_images
+    return of_texts if _takes_tokens(name) else of_batches
 
 
 def _takes_tokens(name: str) -> bool:
@@ -93,7 +93,7 @@ def resized(inputs: Any, rule: Callable[[torch.Tensor], Sizes], sizes: tuple[int
 
 
 def any_size(name: str) -> Case:
-    rule = chosen()[name]
+    rule = rule_of(name)
     case = make(name)
     dynamic = pytree.tree_map(rule, case.inputs)
     parameters = inspect.signature(case.model.forward).parameters.values()
@@ -111,11 +111,11 @@ def any_size(name: str) -> Case:
     )
 
 
-@pytest.mark.parametrize("name", models(chosen(), *RUN_IN_CI))
+@pytest.mark.parametrize("name", chosen(NAMES, *RUN_IN_CI))
 def test_it_runs_like_eager_at_any_size(name):
     check_run(any_size(name))
 
 
-@pytest.mark.parametrize("name", models(chosen(), *BUILT_IN_CI))
+@pytest.mark.parametrize("name", chosen(NAMES, *BUILT_IN_CI))
 def test_tensorrt_rtx_builds_it_for_any_size(name):
     check_built(any_size(name))

@@ -118,7 +118,7 @@ TOOLS = {
 }
 
 
-@pytest.mark.parametrize("tool", sampled(TOOLS, 2))
+@pytest.mark.parametrize("tool", sampled(TOOLS))
 def test_each_product_with_a_weight_is_in_the_network_with_8_bits(tool):
     torch.manual_seed(0)
     program = TOOLS[tool]()

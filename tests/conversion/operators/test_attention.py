@@ -40,6 +40,7 @@ def test_without_its_workaround_the_builder_ends_its_process():
     assert build(CRASH, workarounds=False) == outcome
 
 
+@pytest.mark.long
 def test_without_the_workarounds_the_crash_is_an_error_of_its_partition():
     crash: AbstractContextManager[object] = nullcontext()
     if not is_fixed(WORKAROUND):

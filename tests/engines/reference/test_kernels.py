@@ -9,6 +9,7 @@ from torch.utils import _pytree as pytree
 
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
+from tests.support.sampled import sampled
 from tests.support.simulated_gpus import check, load_method
 from trt_et.conversion.operators.member_sums import scatter_reduce
 from trt_et.engines.reference import kernels
@@ -175,7 +176,7 @@ def test_paddings_and_remainders_by_sizes_run_like_eager():
         torch.testing.assert_close(method.execute([x]), list(model(x)))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("dtype", sampled([torch.float16, torch.float32]))
 def test_products_of_pairs_run_at_every_size(dtype):
     layer = torch.nn.Linear(4, 3).requires_grad_(requires_grad=False).to(dtype)
 
@@ -231,7 +232,7 @@ SUMS = {
 }
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", sampled([torch.float16, torch.bfloat16]))
 def test_sums_of_many_numbers_in_half_precision_do_not_stop_growing(dtype):
     rows = torch.rand(4, 4096, generator=torch.Generator().manual_seed(0)) + 0.5
     model = Function(lambda x: [add(x) for add in SUMS.values()])

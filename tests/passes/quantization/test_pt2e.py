@@ -36,8 +36,9 @@ def output_scale(program: torch.export.ExportedProgram) -> float:
     return float(max(scales))
 
 
-@pytest.mark.parametrize(("name", "symmetric", "per_channel"), sampled(VARIANTS, 3))
-def test_it_is_one_partition_and_runs_like_eager_to_one_step(name, symmetric, per_channel):
+@pytest.mark.parametrize("variant", sampled(VARIANTS), ids=str)
+def test_it_is_one_partition_and_runs_like_eager_to_one_step(variant):
+    name, symmetric, per_channel = variant
     program, inputs = quantized(name, symmetric=symmetric, per_channel=per_channel)
     partitioner = reference()
     pte = lower(program, partitioner=partitioner)
@@ -50,8 +51,9 @@ def test_it_is_one_partition_and_runs_like_eager_to_one_step(name, symmetric, pe
 
 
 @needs_rtx
-@pytest.mark.parametrize(("name", "symmetric", "per_channel"), sampled(VARIANTS, 3))
-def test_tensorrt_rtx_builds_it(name, symmetric, per_channel):
+@pytest.mark.parametrize("variant", sampled(VARIANTS), ids=str)
+def test_tensorrt_rtx_builds_it(variant):
+    name, symmetric, per_channel = variant
     program, _ = quantized(name, symmetric=symmetric, per_channel=per_channel)
     assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
 

@@ -113,7 +113,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", sampled(CASES, 2))
+@pytest.mark.parametrize("case", sampled(CASES))
 def test_it_runs_like_eager(case):
     make, options, limit = CASES[case]
     model, inputs = make()
@@ -130,7 +130,7 @@ def test_it_runs_like_eager(case):
 
 
 @needs_rtx
-@pytest.mark.parametrize("name", sampled(CONFIGS, 2))
+@pytest.mark.parametrize("name", sampled(CONFIGS))
 def test_tensorrt_rtx_builds_it(name):
     assert blobs(lower(program(name), builder="tensorrt_rtx"))
 

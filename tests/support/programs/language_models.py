@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import transformers as tf
 
-from tests.support.sampled import models
+from tests.support.sampled import chosen
 
 VOCABULARY = 128
 NO_END = VOCABULARY  # As eos_ids: no token ends a text.
@@ -174,7 +174,7 @@ CONFIGURATIONS: dict[str, Callable[[], tf.PretrainedConfig]] = {
     ),
 }
 
-NAMES = models(CONFIGURATIONS, "llama")
+NAMES = chosen(CONFIGURATIONS, "llama")
 
 
 def make_model(name: str, **changes: object) -> tf.PreTrainedModel:

@@ -7,7 +7,7 @@ import copy
 import torch
 
 from tests.support.lowering import lower as lower_program
-from tests.support.sampled import models
+from tests.support.sampled import chosen
 from tests.support.simulated_gpus import check
 from tests.support.zoo import sequences, transformers_models, vision
 from tests.support.zoo.case import Case
@@ -23,8 +23,8 @@ RUN_IN_CI = (
     "conv3d",
 )
 BUILT_IN_CI = ("lstm_cell", "mixture_of_experts")
-TO_RUN = models(MODELS, *RUN_IN_CI)
-TO_BUILD = models(MODELS, *BUILT_IN_CI)
+TO_RUN = chosen(MODELS, *RUN_IN_CI)
+TO_BUILD = chosen(MODELS, *BUILT_IN_CI)
 
 
 def make(name: str) -> Case:
