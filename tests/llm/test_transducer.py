@@ -14,7 +14,6 @@ from tests.support.programs.speech_models import (
     transducer,
     transducer_tokens,
 )
-from tests.support.sampled import chosen
 from tests.support.simulated_gpus import load_program
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_transducer
@@ -41,7 +40,8 @@ TRANSDUCERS = {
 }
 
 
-@pytest.mark.parametrize("name", chosen(TRANSDUCERS, "TDT"))
+@pytest.mark.long
+@pytest.mark.parametrize("name", TRANSDUCERS)
 def test_a_transducer_says_what_transformers_says(name):
     most, recordings, durations = TRANSDUCERS[name]
     model = transducer(name)

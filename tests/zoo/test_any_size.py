@@ -56,7 +56,7 @@ MENDED = {
 }
 # tests/passes/test_split_to_slices.py has a smaller gru.
 RUN_IN_CI = ("gpt2", "deeplab")
-BUILT_IN_CI = ("whisper",)
+BUILT_IN_CI = ("rope_half",)
 # The batch is the number of something else, is part of a cache, or does not go together.
 NOT = ("llama_past", "llama_static_cache", "lstm_cell", "recommender", "gcn")
 OF_ONE_LENGTH = ("mamba", "masked_transformer")

@@ -24,8 +24,9 @@ def use_exact_sizes(program: ExportedProgram) -> None:
     if environment is None or isinstance(environment, _ExactSizes):
         return
     environment.__class__ = _ExactSizes
-    # What sizes remember of ``replace`` is out of date.
-    environment._replacements_version_counter += 1
+    # What sizes remember of ``replace`` is out of date. torch 2.13 may not count its versions.
+    versions = getattr(environment, "_replacements_version_counter", 0)
+    environment._replacements_version_counter = versions + 1
 
 
 class _ExactSizes(ShapeEnv):

@@ -232,9 +232,14 @@ def _accepted(sizes: _Sizes, symbol: sympy.Symbol) -> _Accepted | None:
     accepted = [value for value in tried if refusals[value] is None]
     below = [value for value in refused if value < accepted[0]]
     above = [value for value in refused if value > accepted[-1]]
-    together = len(below) + len(above) < len(refused)
+    has_gaps = len(below) + len(above) < len(refused)
+    equal = [each for each, value in sizes.exported.items() if value == exported]
+    is_together = len(equal) > 1 and all(
+        sizes.refusal(dict.fromkeys(equal, value)) is None for value in refused
+    )
     range_ = None
-    if not together and all(sizes.refusal_anywhere(symbol, value) for value in refused):
+    is_range = not (has_gaps or is_together)
+    if is_range and all(sizes.refusal_anywhere(symbol, value) for value in refused):
 
         def is_refused(value: int) -> bool:
             return sizes.refusal({symbol: value}) is not None
@@ -247,10 +252,6 @@ def _accepted(sizes: _Sizes, symbol: sympy.Symbol) -> _Accepted | None:
             between = range(high + 1, above[0])
             high = high + bisect_left(between, True, key=is_refused)
         range_ = (low, high)
-    equal = [each for each, value in sizes.exported.items() if value == exported]
-    is_together = len(equal) > 1 and all(
-        sizes.refusal(dict.fromkeys(equal, value)) is None for value in refused
-    )
     return _Accepted(symbol, first, str(refusals[first]), range_, is_together)
 
 

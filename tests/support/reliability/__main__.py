@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from tests.support.reliability import native, python_tests
@@ -27,6 +28,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--hard-use", type=Path, required=True, help="trt_et_hard_use")
     parser.add_argument("--fakes", type=Path, required=True, help="folder of the fake TensorRTs")
     parser.add_argument("--blob", type=Path, required=True, help="what make_blob.py wrote")
+    parser.add_argument("--native", action="store_true", help="no tests in Python")
     parser.add_argument("--long", action="store_true", help="an hour or more")
     parser.add_argument("--minutes", type=float, default=600.0, help="limit of the mutants' time")
     return parser.parse_args()
@@ -39,10 +41,9 @@ def _jobs(given: argparse.Namespace, folder: Path, end: float) -> dict[str, tupl
     asan, tsan = (given.asan, given.blob, amounts), (given.tsan, given.blob, amounts)
     plugin, programs = trt_et.runtime.plugin_path(), export_programs(folder)
     use = HardUse(given.hard_use, plugin, given.fakes, folder, programs, amounts)
-    return {
+    jobs: dict[str, tuple[str, Job]] = {
         "asan": ("R2 R5 R10", lambda: native.under_asan(*asan)),
         "tsan": ("R7", lambda: native.under_tsan(*tsan)),
-        "python": ("R6 R11 R12 R13 R14", lambda: python_tests.marked_tests(folder, amounts)),
         "blobs": ("R3", use.flips_in_blobs),
         "files": ("R4", use.flips_elsewhere),
         "cycles": ("R8", use.cycles),
@@ -50,6 +51,10 @@ def _jobs(given: argparse.Namespace, folder: Path, end: float) -> dict[str, tupl
         "soak": ("R8", use.soak),
         "mutants": ("R1", lambda: native.count_mutants(*asan, end)),
     }
+    if not given.native:
+        tests = partial(python_tests.marked_tests, folder, amounts)
+        jobs["python"] = ("R6 R11 R12 R13 R14", tests)
+    return jobs
 
 
 def _safely(name: str, figures: str, job: Job) -> list[Part]:
@@ -68,10 +73,10 @@ def main() -> int:
     given = _arguments()
     end = time.time() + given.minutes * 60
     with tempfile.TemporaryDirectory(prefix="trt-et-") as name, ThreadPoolExecutor(2) as pool:
-        started = [
-            pool.submit(_safely, job, *how) for job, how in _jobs(given, Path(name), end).items()
-        ]
-        found = lines(part for job in started for part in job.result())
+        jobs = _jobs(given, Path(name), end)
+        started = [pool.submit(_safely, job, *how) for job, how in jobs.items()]
+        asked = {figure for figures, _ in jobs.values() for figure in figures.split()}
+        found = lines(asked, (part for job in started for part in job.result()))
     sys.stdout.write("\n".join(found) + "\n")
     return int(any(" MISSED " in line for line in found))
 

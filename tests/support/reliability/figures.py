@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -46,9 +46,9 @@ LONG: Final = replace(
 )
 
 
-def lines(parts: Iterable[Part]) -> list[str]:
-    """Return a line for each figure; a figure without a number is missed."""
-    found: dict[str, list[Part]] = {figure: [] for figure in _FIGURES}
+def lines(figures: Collection[str], parts: Iterable[Part]) -> list[str]:
+    """Return a line for each of the figures; a figure without a number is missed."""
+    found: dict[str, list[Part]] = {figure: [] for figure in _FIGURES if figure in figures}
     for part in parts:
         found[part.figure].append(part)
     return [
