@@ -230,6 +230,7 @@ def test_explain_leaves_the_program_dynamic(case):
     assert symbols(program) == before
 
 
+@pytest.mark.long
 def test_no_decomposition_of_the_registry_can_ask_for_the_value_of_a_size():
     program = of_any_size(torch.relu)
     node = next(node for node in program.graph.nodes if node.op == "call_function")
