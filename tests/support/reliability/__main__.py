@@ -42,6 +42,8 @@ def _jobs(given: argparse.Namespace, folder: Path, end: float) -> dict[str, tupl
     plugin, programs = trt_et.runtime.plugin_path(), export_programs(folder)
     use = HardUse(given.hard_use, plugin, given.fakes, folder, programs, amounts)
     jobs: dict[str, tuple[str, Job]] = {
+        # The longest first.
+        "mutants": ("R1", lambda: native.count_mutants(*asan, end)),
         "asan": ("R2 R5 R10", lambda: native.under_asan(*asan)),
         "tsan": ("R7", lambda: native.under_tsan(*tsan)),
         "blobs": ("R3", use.flips_in_blobs),
@@ -49,7 +51,6 @@ def _jobs(given: argparse.Namespace, folder: Path, end: float) -> dict[str, tupl
         "cycles": ("R8", use.cycles),
         "executes": ("R9", use.executes),
         "soak": ("R8", use.soak),
-        "mutants": ("R1", lambda: native.count_mutants(*asan, end)),
     }
     if not given.native:
         tests = partial(python_tests.marked_tests, folder, amounts)
