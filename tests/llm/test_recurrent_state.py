@@ -80,7 +80,7 @@ def test_a_text_begins_or_goes_on_at_its_end(exported):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", chosen(FAMILIES, "falcon h1"))
+@pytest.mark.parametrize("name", FAMILIES)
 def test_tensorrt_rtx_builds_one_engine(name):
     pte = bytes(export_llm(make_model(name), builder="tensorrt_rtx", **OPTIONS).buffer)
     (delegate,) = inspect_program(pte)[0].delegates

@@ -48,7 +48,7 @@ def kernels(x: torch.Tensor, *, norm_first: bool) -> Counter[bytes]:
     return Counter(name for name in names if b"Mean" in name)
 
 
-@pytest.mark.parametrize(("norm_first", "batch"), [(True, 1), (False, 2)])
+@pytest.mark.parametrize(("norm_first", "batch"), [(True, 1), (True, 2), (False, 2)])
 def test_an_engine_holds_the_kernel_of_a_normalization_once(batch, norm_first):
     found = kernels(torch.randn(batch, 6, 32), norm_first=norm_first)
     assert set(found.values()) == {1}
