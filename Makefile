@@ -8,8 +8,8 @@
 #                        needs clang (CLANG=clang++)
 # make test-native-tsan  the C++ tests under the thread sanitizer
 # make test-aarch64      the native part cross-built for aarch64 (Jetson), and its tests in emulation
-# make reliability       docs/reliability.md's figures, a line each; some minutes. OPTIONS=--native: without the tests in Python;
-#                        reliability-long: hours; MINUTES=n for the mutants of blobs
+# make reliability       docs/reliability.md's figures, a line each; some minutes. OPTIONS=--quick: a tenth, without the
+#                        tests in Python; reliability-long: hours; MINUTES=n for the mutants of blobs
 # make check-interface   our description of TensorRT's binary interface against NVIDIA's headers, in
 #                        TENSORRT_INCLUDE_DIR="/path/to/include ..."
 # make check-bindings    the same against the Python bindings of TensorRTs that pip can get, in PACKAGES
@@ -215,16 +215,16 @@ RELIABILITY = OMP_NUM_THREADS=1 $(BIN)/python -m tests.support.reliability --blo
   --hard-use build/hard_use/tests/runtime/hard_use/trt_et_hard_use \
   --fakes build/hard_use/tests/runtime/tensorrt_fake --minutes $(MINUTES)
 
-reliability-builds: $(INSTALLED) $(NATIVE_BLOB)
+reliability-builds: $(TOOLS)
 	$(call build-native,asan,trt_et_native_tests,-DTRT_ET_BUILD_TESTS=ON \
 	  -DTRT_ET_SANITIZE=address$(comma)undefined)
 	$(call build-native,tsan,trt_et_native_tests,-DTRT_ET_BUILD_TESTS=ON -DTRT_ET_SANITIZE=thread)
 	$(call build-native,hard_use,trt_et_hard_use fake_nvinfer fake_tensorrt_rtx,-DTRT_ET_BUILD_HARD_USE=ON)
 
-reliability: reliability-builds
+reliability: reliability-builds $(INSTALLED) $(NATIVE_BLOB)
 	$(RELIABILITY) $(OPTIONS)
 
-reliability-long: reliability-builds
+reliability-long: reliability-builds $(INSTALLED) $(NATIVE_BLOB)
 	$(RELIABILITY) --long
 
 INTERFACE := tests/runtime/interface

@@ -21,7 +21,6 @@ if "GPU_CHECK_SETUP" not in os.environ:
 
 # The longest files, the longest first.
 LONG = (
-    "test_gpu_check.py",
     "test_random_graphs.py",
     "test_examples.py",
     "test_text_runner.py",

@@ -202,7 +202,7 @@ def test_a_sample_of_the_table_of_operators_is_what_happens():
         for operator in operators_page.listed()
     ]
     assert [[cell.strip() for cell in row.split("|")[1:4:2]] for row in rows] == names_and_makers
-    assert rows[::100] == list(operators_page.rows(100)), "see tests/support/operators_page.py"
+    assert rows[::300] == list(operators_page.rows(300)), "see tests/support/operators_page.py"
 
 
 def sources(*endings: str) -> list[Path]:

@@ -120,6 +120,7 @@ WITHOUT_TORCH_TENSORRT = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     not (is_onnx_installed() and importlib.util.find_spec("tensorrt_rtx")),
     reason="tensorrt-rtx is not installed",

@@ -66,6 +66,7 @@ def check(exported: Any, model: torch.nn.Module, inputs: dict[str, torch.Tensor]
         torch.testing.assert_close(found[name], want, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_bert_of_dynamic_sizes_is_one_engine_for_all_of_them():
     trt_et.transformers.register(builder="reference")
     model, inputs = bert()
@@ -157,6 +158,7 @@ def test_a_transformers_without_the_table_is_named(monkeypatch):
         trt_et.transformers.register()
 
 
+@pytest.mark.long
 def test_a_missing_transformers_is_named():
     code = (
         "import sys; sys.modules['transformers'] = None; import trt_et.transformers\n"

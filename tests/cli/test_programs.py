@@ -227,6 +227,7 @@ def test_only_reference_engines_get_simulated_gpus_unasked(monkeypatch):
     assert not choose_gpus("", method)
 
 
+@pytest.mark.long
 def test_comparison_with_the_model_agrees_and_with_another_differs(folder):
     found = json.loads(run("compare", "models_of_a_user:model", "dynamic.pte", "--json", *GPUS))
     assert found["agree"]
@@ -246,6 +247,7 @@ def test_comparison_with_a_model_of_other_inputs_names_the_input_that_does_not_f
     assert printed.count("\n") == 1
 
 
+@pytest.mark.long
 def test_a_crash_of_the_runtime_is_one_line(folder):
     printed = run("compare", "models_of_a_user:crashing", "dynamic.pte", *GPUS, code=1)
     assert "the runtime crashed with SIGSEGV" in printed
@@ -287,6 +289,7 @@ def test_what_cannot_be_run_is_refused_before_anything_is_loaded(
     assert message in run(*arguments, code=code)
 
 
+@pytest.mark.long
 def test_engines_beside_the_program_are_written_and_found(folder):
     export = ("export", "models_of_a_user:model", "--builder", "reference", "-o", "out.pte")
     assert "wrote engines.ptd" in run(*export, "--external-engines", "engines")

@@ -85,7 +85,7 @@ def dynamic(smallest: int, function) -> torch.export.ExportedProgram:
     return torch.export.export(Function(model), (X,), dynamic_shapes=sizes)
 
 
-@pytest.mark.parametrize("case", sampled(CASES, 3))
+@pytest.mark.parametrize("case", sampled(CASES, 6))
 def test_the_network_equals_eager_at_every_size(case):
     lower_and_compare(dynamic(*CASES[case]))
 

@@ -491,7 +491,7 @@ BUILT = (
 )
 
 
-@pytest.mark.parametrize("case", sampled(CASES, 2))
+@pytest.mark.parametrize("case", sampled(CASES, 5))
 def test_the_network_equals_eager(case):
     assert_network_equals_eager(*CASES[case])
 

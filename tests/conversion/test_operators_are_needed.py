@@ -134,6 +134,11 @@ EXAMPLES = {
         put(None, None, 0), (torch.randn(1, 2, 4, 3), torch.randn(2, 2, 3), ROWS[:2])
     ),
     ("index_put", "rewrite", "sums"): Example(*CASES["added at an index"]),
+    ("pad by sizes", "rewrite"): Example(
+        lambda x: F.conv2d(F.pad(x, (0, 0, 0, -x.shape[2] % 4)), torch.ones(2, 4, 2, 2)),
+        (IMAGE,),
+        LENGTH,
+    ),
     ("index_put with several indices", "rewrite"): Example(*CASES["put behind a dimension"]),
     ("type promotion", "rewrite"): Example(lambda x: x * 2.5, (torch.arange(6),)),
     ("normalization", "rewrite"): Example(
@@ -237,7 +242,6 @@ IMPROVEMENTS = {
     # engines/test_kernels_of_networks.py
     *((name, "decompose") for name in ("silu", "hardswish", "mish", "log_sigmoid", "baddbmm")),
     ("pad", "decompose"),
-    ("pad by sizes", "rewrite"),
     ("written out attention", "rewrite"),
     ("activation of a linear layer", "rewrite"),
     ("bias of zeros", "rewrite"),

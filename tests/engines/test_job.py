@@ -12,6 +12,7 @@ from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 
 from tests.support.models import Function
+from tests.support.sampled import sampled
 from trt_et import PartitionError, TensorRTPartitioner
 from trt_et.engines import EngineBuilder
 from trt_et.engines.reference.builder import ReferenceBuilder
@@ -61,7 +62,7 @@ def export():
     return torch.export.export(MODEL, (torch.randn(3),))
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda specs: specs.copy()])
+@pytest.mark.parametrize("copied", sampled([copy.copy, copy.deepcopy, lambda specs: specs.copy()]))
 def test_a_copied_list_of_specs_keeps_its_plan(copied):
     builder = Counting()
     inner = TensorRTPartitioner([CompileSpec("mine", b"1")], builder=builder, **OPTIONS)

@@ -239,7 +239,7 @@ def profile_of(case: Case, network: Any, builder: Any) -> Any:
     return profile
 
 
-@pytest.mark.parametrize("name", sampled(DYNAMIC))
+@pytest.mark.parametrize("name", sampled(DYNAMIC, 8))
 def test_attention_of_dynamic_sizes_has_no_more_kernels_than_the_parsers(name):
     have, want = ours(DYNAMIC[name].program()), by_the_parser(DYNAMIC[name])
     assert len(have.kernels) <= len(want.kernels), f"ours: {have}; the parser's: {want}"
@@ -259,7 +259,7 @@ def test_an_engine_is_no_worse_than_the_parsers(name):
     assert_no_more(ours(CASES[name].program()), by_the_parser(CASES[name]))
 
 
-@pytest.mark.parametrize("name", ROUNDED)
+@pytest.mark.parametrize("name", sampled(ROUNDED, 2))
 def test_float16_of_a_float32_model_moves_about_the_bytes_of_a_half_model(name):
     rounded = ours(CASES[name].program(torch.float32), precision="float16")
     half = by_the_parser(CASES[name])
@@ -288,7 +288,7 @@ class Multiplied(nn.Module):
 
 
 @pytest.mark.parametrize("options", [{}, {"precision": "float16"}], ids=str)
-@pytest.mark.parametrize("name", MULTIPLIED)
+@pytest.mark.parametrize("name", sampled(MULTIPLIED, 3))
 def test_no_product_hides_its_bias_and_activation(name, options):
     # Such a kernel loses the bias on an H200; docs/internals/upstream/rtx_lost_bias.md.
     program = torch.export.export(Multiplied(name).eval(), (torch.rand(4, 64),))

@@ -185,6 +185,7 @@ def test_the_model_has_the_rewrites_for_tensorrt_rtx():
     assert operators == [["Gemm", "Relu", "Mul"], ["Gemm", "Relu", "Constant", "Add", "Mul"]]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(installed_variant() is None, reason="Torch-TensorRT is not installed")
 def test_the_two_ways_to_build_share_no_engine(tmp_path):
     kinds = (TensorRTRTXBuilder(), RtxParserBuilder())

@@ -37,6 +37,7 @@ from tests.support.executors import (
 )
 from tests.support.programs.kv_cache_models import Cache, recorded
 from tests.support.programs.kv_cache_updates import ONE, copy_rows, rows
+from tests.support.sampled import sampled
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
 from trt_et.engines import BuildOptions, BuildRequest, make_builder
 from trt_et.errors import BuildCrashed, BuilderError, BuilderUnavailable
@@ -77,7 +78,7 @@ def test_processes_give_the_bytes_of_a_serial_export(context, scratch):
     assert engines == serial("tensorrt_rtx")
 
 
-@pytest.mark.parametrize("builder", ["reference", "tensorrt_rtx"])
+@pytest.mark.parametrize("builder", sampled(["reference", "tensorrt_rtx"], 2))
 def test_threads_give_the_bytes_of_a_serial_export(builder):
     with ThreadPoolExecutor(3) as pool:
         for _ in range(2):
@@ -107,6 +108,7 @@ def test_a_build_that_ends_its_process_names_its_partition(
     assert cached == serial()
 
 
+@pytest.mark.long
 def test_what_a_broken_pool_did_not_build_is_built_again(context, tmp_path, caplog):
     builder = KilledOnce("tensorrt_0", tmp_path / "marker")
     with (
@@ -340,7 +342,7 @@ def request_for(case: str, **options) -> BuildRequest:
 
 
 @pytest.mark.parametrize("builder", ["reference", "tensorrt_rtx"])
-@pytest.mark.parametrize("case", sorted(CASES))
+@pytest.mark.parametrize("case", sampled(sorted(CASES), 2))
 def test_the_engine_is_the_one_built_in_this_process(case, builder):
     request = request_for(case)
     here = make_builder(builder).build(request)

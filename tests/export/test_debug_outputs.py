@@ -126,6 +126,7 @@ def test_the_gap_begins_at_a_wrong_layer(tmp_path):
     assert bad == {"linear_1", "softmax"}
 
 
+@pytest.mark.long
 def test_values_keep_the_precision_that_they_have_without_it(tmp_path):
     """A sum stays float32 although its operands are outputs, which would be float32 otherwise."""
     net, inputs = model_and_inputs(Model)

@@ -34,6 +34,7 @@ class SharedWeights(nn.Module):
         return x
 
 
+@pytest.mark.long
 def test_twice_in_one_process_is_byte_identical():
     """A larger model than that of the processes below."""
     program = export("vit")

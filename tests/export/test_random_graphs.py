@@ -4,7 +4,7 @@ Most programs are lowered ten at a time, as submodules of one program that share
 weights, since much of the cost of lowering a program is the same however small it is. Some are
 lowered alone. As many have dynamic sizes: two methods with one partitioner, five programs each.
 
-CI runs 16, and 4 with dynamic sizes; ``make random-programs PROGRAMS=20000 SEED=7`` runs others,
+CI runs 8, and 2 with dynamic sizes; ``make random-programs PROGRAMS=20000 SEED=7`` runs others,
 and more. The seed of a shard and Hypothesis's report name the program that fails.
 """
 
@@ -27,7 +27,7 @@ from tests.support.programs.dynamic_steps import STEPS
 from tests.support.simulated_gpus import load_method, load_program
 from trt_et.engine_program.edge_to_aten import qualified_name
 
-PROGRAMS = int(os.environ.get("TRT_ET_RANDOM_GRAPHS", "16"))
+PROGRAMS = int(os.environ.get("TRT_ET_RANDOM_GRAPHS", "8"))
 FIRST_SEED = int(os.environ.get("TRT_ET_RANDOM_GRAPHS_SEED", "0"))
 TOGETHER = 10
 SHARD = 100
@@ -234,7 +234,7 @@ def check_dynamic(plans: list[list[Step]], min_block_size: int) -> None:
             torch.testing.assert_close(method.execute(list(inputs)), expected, atol=1e-4, rtol=1e-4)
 
 
-DYNAMIC = PROGRAMS if PROGRAMS >= SHARD else 4
+DYNAMIC = PROGRAMS if PROGRAMS >= SHARD else 2
 DYNAMIC_TOGETHER = min(DYNAMIC, TOGETHER)
 
 

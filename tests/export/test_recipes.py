@@ -85,7 +85,7 @@ def test_a_recipe_has_the_builder_that_it_is_named_after(recipe, builder, monkey
     [
         (TensorRTRecipeType.FP32, None),
         (TensorRTRecipeType.FP16, "float16"),
-        (TensorRTRecipeType.BF16, "bfloat16"),
+        pytest.param(TensorRTRecipeType.BF16, "bfloat16", marks=pytest.mark.long),
     ],
 )
 def test_a_recipe_computes_in_the_precision_that_it_is_named_after(recipe, precision):
@@ -99,7 +99,10 @@ def test_a_recipe_computes_in_the_precision_that_it_is_named_after(recipe, preci
     ("recipe", "operator"),
     [
         (TensorRTRecipeType.PT2E_INT8_STATIC_PER_CHANNEL, "dequantize_per_channel"),
-        (TensorRTRecipeType.TORCHAO_INT8_WEIGHT_ONLY, "_to_dim_order_copy"),
+        pytest.param(
+            *(TensorRTRecipeType.TORCHAO_INT8_WEIGHT_ONLY, "_to_dim_order_copy"),
+            marks=pytest.mark.long,
+        ),
         (TensorRTRecipeType.TORCHAO_INT4_WEIGHT_ONLY_GROUP_32, "mul"),
         pytest.param(
             *(TensorRTRecipeType.PT2E_INT8_STATIC_PER_TENSOR, "dequantize_per_tensor"),

@@ -11,11 +11,14 @@ from executorch.exir._serialize._program import deserialize_pte_binary
 from executorch.exir.schema import DataLocation, DelegateCall, KernelCall, Tensor
 
 from tests.support.cli.sample_programs import program
+from tests.support.sampled import sampled
 from trt_et.errors import BlobError
 from trt_et.inspection import inspect_program
 
 
-@pytest.mark.parametrize("kind", ["split", "dynamic", "rtx", "foreign", "xnnpack", "cpu"])
+@pytest.mark.parametrize(
+    "kind", sampled(["split", "dynamic", "rtx", "foreign", "xnnpack", "cpu"], 2)
+)
 def test_values_calls_memory_and_delegates_are_those_of_executorch(kind):
     pte = program(kind)
     (ours,) = inspect_program(pte)

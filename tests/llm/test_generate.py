@@ -23,7 +23,9 @@ def load(model: Any = None, **options: Any) -> TokenGenerator:
     return TokenGenerator(load_program(program.buffer))
 
 
-@pytest.mark.parametrize(("two_methods", "sampling"), [(False, False), (True, True)])
+@pytest.mark.parametrize(
+    ("two_methods", "sampling"), [pytest.param(False, False, marks=pytest.mark.long), (True, True)]
+)
 def test_a_prompt_in_pieces_is_answered_as_a_whole(two_methods, sampling):
     made = load(prefill_and_decode=two_methods, sampling=sampling)
     # The second text begins over the first one.

@@ -31,7 +31,7 @@ def check(pte: bytes, encoder: str) -> None:
     assert methods["token_embedding"].cpu_operators == ("aten::embedding.out",)
 
 
-@pytest.mark.parametrize("name", chosen(OF_IMAGES, "smolvlm"))
+@pytest.mark.parametrize("name", chosen(OF_IMAGES))
 def test_an_image_between_two_texts(name, tmp_path):
     from executorch.extension.llm.runner import make_image_input, make_text_input
 

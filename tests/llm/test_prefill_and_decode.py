@@ -17,6 +17,7 @@ from trt_et.llm import export_llm
 NEW_TOKENS = 16
 
 
+@pytest.mark.long
 def test_the_methods_say_what_eager_says_and_the_file_has_the_weights_once():
     model = make_model("llama")
     options = {"cache_length": 128, "max_prompt": 64, "builder": "reference"}

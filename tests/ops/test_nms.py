@@ -14,7 +14,7 @@ from trt_et.errors import OptionError
 from trt_et.inspection import inspect_program
 from trt_et.ops import batched_nms
 
-SETS = 1000
+SETS = 250
 
 
 class Suppress(torch.nn.Module):

@@ -25,7 +25,7 @@ from trt_et.inspection import inspect_program
 pytestmark = pytest.mark.usefixtures("no_grad")
 
 
-@pytest.mark.parametrize("name", sampled(CASES, 3))
+@pytest.mark.parametrize("name", sampled(CASES, 5))
 def test_all_operators_in_branches_go_to_engines_and_run_like_eager(name):
     model, calls, program = case(name)
     partitioner = reference(device="cuda:1")
@@ -40,7 +40,7 @@ def test_all_operators_in_branches_go_to_engines_and_run_like_eager(name):
     check(pte, model, *calls)
 
 
-@pytest.mark.parametrize("name", ["state", "state_written_later", "read_after_loops"])
+@pytest.mark.parametrize("name", sampled(["state", "state_written_later", "read_after_loops"]))
 def test_what_branches_read_and_make_is_right_with_our_memory_planning(name):
     model, calls, program = case(name)
     pte = lowered(program, reference(device="cuda:1"), planning=TensorRTMemoryPlanningPass())
@@ -59,6 +59,7 @@ def test_results_that_later_control_flow_overwrites_are_reported_where_nothing_c
     assert "is wrong if it is read" not in caplog.text
 
 
+@pytest.mark.long
 def test_a_program_of_two_partitions_in_a_branch_runs():
     def torn(x):
         return torch.cond(x.sum() > 0, lambda a: torch.cumsum(a * 2, 1).relu() + 1, torch.sin, (x,))
@@ -108,7 +109,7 @@ def test_what_while_loop_holds_stays_on_the_cpu_and_says_why(caplog):
     assert not any("softplus" in operator for _, operator, _ in report.not_delegated)
 
 
-@pytest.mark.parametrize("first", ["ours", "xnnpack"])
+@pytest.mark.parametrize("first", sampled(["ours", "xnnpack"], 2))
 def test_branches_work_with_xnnpack_before_and_behind(first):
     torch.manual_seed(0)
     model, calls = Sigmoid().eval(), signed((2, 4))
@@ -121,6 +122,7 @@ def test_branches_work_with_xnnpack_before_and_behind(first):
     check(pte, model, *calls)
 
 
+@pytest.mark.long
 def test_branches_are_lowered_further_by_ourselves():
     model, calls, program = case("cond")
     first, second = reference(excluded_ops=["aten.tanh", "aten.relu"]), reference(device="cuda:1")
@@ -172,7 +174,7 @@ def test_a_weight_in_lists_of_several_partitions_stays_with_the_cpu():
     check(pte, model, *calls)
 
 
-@pytest.mark.parametrize("name", ["layers", "map"])
+@pytest.mark.parametrize("name", sampled(["layers", "map"], 2))
 def test_tensorrt_rtx_builds_the_engines_of_branches(name):
     """Weights are inputs there, which its converters must take."""
     pytest.importorskip("tensorrt_rtx")
@@ -183,6 +185,7 @@ def test_tensorrt_rtx_builds_the_engines_of_branches(name):
     assert {d.engine.builder for d in delegates} == {"tensorrt_rtx"}
 
 
+@pytest.mark.long
 def test_branches_have_gpus_of_their_own_and_tensors_on_the_host():
     """ExecuTorch's propagation of devices does not enter branches: the delegate copies there."""
     model, calls, program = case("cond")
@@ -210,6 +213,7 @@ def test_the_plan_counts_weights_of_a_branch_among_its_inputs():
     assert sum(tensor.nbytes for tensor in part.inputs) == 4 * (8 + 8 + 16 + 4)
 
 
+@pytest.mark.long
 def test_min_block_size_counts_in_each_branch():
     torch.manual_seed(0)
     model, calls = Sigmoid().eval(), signed((2, 4))
@@ -235,6 +239,7 @@ def test_full_graph_lists_what_stays_out_in_branches_too():
     assert "cond/true/cond (cond): control flow" in message
 
 
+@pytest.mark.long
 def test_progress_and_the_log_name_the_branch(caplog):
     _, _, program = case("cond")
     events = []

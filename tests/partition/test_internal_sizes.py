@@ -52,11 +52,11 @@ def exported(function) -> torch.export.ExportedProgram:
     ("function", "partitions"),
     [
         (flattened, 1),
-        (flattened_after_the_cpu, 2),
-        (returned, 1),
+        pytest.param(flattened_after_the_cpu, 2, marks=pytest.mark.long),
+        pytest.param(returned, 1, marks=pytest.mark.long),
         (on_both_sides_of_the_cpu, 2),
         (counted_after_the_cpu, 2),
-        (counted_down, 1),
+        pytest.param(counted_down, 1, marks=pytest.mark.long),
     ],
 )
 def test_it_runs_at_every_size(function, partitions):
@@ -98,6 +98,7 @@ def test_a_power_of_a_size_is_computed_inside():
     check(pte, model, (torch.randn(2, 4, 4),), (torch.randn(4, 8, 4),))
 
 
+@pytest.mark.long
 def test_a_power_of_a_size_behind_the_cpu_is_computed_inside():
     def model(x):
         y = (x @ x.t()).tanh().flatten().reshape(-1, x.shape[0]) @ x * 0.1

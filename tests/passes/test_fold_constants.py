@@ -9,6 +9,7 @@ from torch.export import Dim
 
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
+from tests.support.sampled import sampled
 from tests.support.simulated_gpus import check
 from trt_et.passes.fold_constants import fold_constants
 
@@ -67,7 +68,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", sampled(MODELS, 2))
 def test_one_engine_has_them(name):
     batch = ({0: Dim("batch", min=1, max=8)},)
     shapes = batch if name == "buffers" else (batch,)

@@ -8,6 +8,7 @@ from torch.export import Dim
 
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
+from tests.support.sampled import sampled
 from tests.support.simulated_gpus import check
 
 WHOLE, X = torch.arange(6).reshape(2, 3), torch.randn(2, 3)
@@ -20,7 +21,7 @@ JOINS = {
 }
 
 
-@pytest.mark.parametrize("name", JOINS)
+@pytest.mark.parametrize("name", sampled(JOINS, 2))
 def test_one_engine_joins_them(name):
     batch = {0: Dim("batch", min=1, max=8)}
     program = torch.export.export(

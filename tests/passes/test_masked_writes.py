@@ -10,6 +10,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
+from tests.support.sampled import sampled
 from tests.support.simulated_gpus import check
 from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
 from trt_et.passes.masked_writes import select_by_mask
@@ -72,7 +73,7 @@ WRITES = {
 }
 
 
-@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("name", sampled(WRITES, 2))
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_they_are_choices(name, dynamic):
     function, inputs = WRITES[name]

@@ -8,6 +8,7 @@ from torch.export import Dim
 
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
+from tests.support.sampled import sampled
 from tests.support.simulated_gpus import check
 from trt_et.inspection import inspect_program
 
@@ -84,7 +85,9 @@ def is_on_the_cpu(pte: bytes) -> bool:
     return any("arange" in name for name in inspect_program(pte)[0].cpu_operators)
 
 
-@pytest.mark.parametrize("function", [sines, rotations, pairs, written_by_columns, window])
+@pytest.mark.parametrize(
+    "function", sampled([sines, rotations, pairs, written_by_columns, window], 2)
+)
 def test_one_engine_has_the_rows(function):
     pte = lowered(function)
     assert len(blobs(pte)) == 1
@@ -92,7 +95,7 @@ def test_one_engine_has_the_rows(function):
 
 
 @pytest.mark.parametrize(
-    "function", [share_of_length, written_before, sums_of_rows, of_an_input, total]
+    "function", sampled([share_of_length, written_before, sums_of_rows, of_an_input, total], 2)
 )
 def test_what_does_not_depend_on_the_position_alone_is_no_table(function):
     assert is_on_the_cpu(lowered(function))

@@ -18,7 +18,6 @@ from tests.support.programs.language_models import (
     eager_answer,
     make_model,
 )
-from tests.support.sampled import sampled
 from trt_et.llm import export_llm, export_speech
 
 
@@ -133,7 +132,8 @@ def test_generate_refuses_before_the_first_step(
     assert message in done.stderr
 
 
-@pytest.mark.parametrize("sampler", sampled([False, True]))
+@pytest.mark.long
+@pytest.mark.parametrize("sampler", [False, True])
 def test_transcribe_says_what_eager_says_as_the_asr_runner_calls_the_program(
     sampler, built, tmp_path
 ):

@@ -38,6 +38,7 @@ def check(*arguments: object) -> subprocess.CompletedProcess[str]:
     return run(*command, env=environment(), folder=ROOT, timeout=1200)
 
 
+@pytest.mark.long
 def test_every_question_is_answered_on_simulated_gpus(kit, tmp_path):
     done = check("--kit", kit, "--output", tmp_path, "--rehearse")
     assert done.returncode == 0, done.stdout + (tmp_path / "gpu_check.log").read_text()

@@ -118,6 +118,7 @@ def locked(kept: Path):
         os.close(descriptor)
 
 
+@pytest.mark.long
 def test_a_lock_that_is_not_free_holds_no_process_up(run, server, tmp_path):
     """Neither the end of a process nor a save; the file is written without the lock."""
     server(1)  # It has started, and has not read what comes now.
@@ -312,6 +313,7 @@ def sizes(folder: Path) -> set[int]:
     return {int(kernel.split()[1]) // 8 for kernel in kept.read_text().splitlines()[1:]}
 
 
+@pytest.mark.long
 def test_sizes_that_come_after_a_frequent_one_keep_the_librarys_graphs(server, tmp_path):
     """The third equal call asks for a CUDA graph, which TensorRT-RTX refuses for such an engine."""
     for size in (3, 3, 3, 3, 2, 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from torch._subclasses import fake_impls
 from torch.export import ExportedProgram, _trace, decomp_utils, exported_program
 from torch.fx import GraphModule, Node, _lazy_graph_module
 from torch.fx.passes.infra.pass_base import PassResult
+from torch.fx.traceback import NodeSource
 
 
 def make_exports_quicker() -> None:
@@ -38,8 +40,15 @@ def make_exports_quicker() -> None:
     _look_up_composite_operators_once()
     _make_kernels_of_composite_operators_once()
     _make_values_once()
+    _leave_out_traces()
     for kind, changes in PASSES.items():
         _run_only_for_nodes_that_change(kind, changes)
+
+
+def _leave_out_traces() -> None:
+    """Let torch trace no graphs, which pytest would keep, and copy no origins of nodes."""
+    logging.getLogger("torch.__trace").propagate = True
+    NodeSource.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
 
 
 def _write_the_code_of_graphs_that_are_called() -> None:

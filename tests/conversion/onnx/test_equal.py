@@ -22,7 +22,7 @@ from tests.support.models import Function
 from tests.support.network_evaluator.comparison import Verdict
 from tests.support.onnx.comparison import ComparingOnnxBuilder
 from tests.support.programs.operator_networks import randn
-from tests.support.sampled import chosen
+from tests.support.sampled import chosen, sampled
 from tests.support.zoo.lowered import MODELS, make
 from trt_et import TensorRTPartitioner
 
@@ -72,15 +72,13 @@ ON_CPU = ("bfloat16 deconvolved",)  # TensorRT-RTX builds no engine of it.
 # It sorts numbers that are equal among the drawn ones; their order is free.
 TIES = ("sampler",)
 IN_CI = (
-    *("angles", "between a number and infinity", "int64", "booleans"),
-    *("a choice between dtypes", "extremes of int32 and their positions", "bfloat16 convolved"),
-    *("queries that see nothing", "means of windows", "resized by factors"),
-    "put around a dimension",
+    *("angles", "booleans", "a choice between dtypes", "bfloat16 convolved"),
+    *("queries that see nothing", "resized by factors"),
 )
 SIZES_IN_CI = (
     *("clipped by a mask", "rows scattered", "numbers downwards", "flattened in the middle"),
 )
-INDICES_IN_CI = ("from beyond the start", "one of them", "written in place")
+INDICES_IN_CI = ("written in place",)
 
 
 def judged(program: ExportedProgram) -> tuple[list[Verdict], TensorRTPartitioner]:
@@ -120,7 +118,7 @@ def test_quotients_of_sizes_are_rounded_down():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-@pytest.mark.parametrize("options", [{}, {"correction": 0}, {"correction": 3}])
+@pytest.mark.parametrize("options", sampled([{"correction": 0}, {}, {"correction": 3}]))
 def test_a_variance_over_a_dynamic_size_is_in_the_payload(options, dtype):
     sizes = {1: Dim("rows", min=1, max=17)}
     program = torch.export.export(
@@ -138,7 +136,7 @@ def test_indices_count_as_torch_counts_them(case):
     assert_equal(dynamic(*INDICES[case]))
 
 
-@pytest.mark.parametrize("name", chosen((n for n in MODELS if n not in TIES), "gpt2", "conv3d"))
+@pytest.mark.parametrize("name", chosen((n for n in MODELS if n not in TIES), "conv3d"))
 def test_a_model_of_the_zoo_is_as_few_payloads_as_engines(name):
     case = make(name)
     program = torch.export.export(

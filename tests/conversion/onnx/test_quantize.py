@@ -118,7 +118,7 @@ TOOLS = {
 }
 
 
-@pytest.mark.parametrize("tool", sampled(TOOLS))
+@pytest.mark.parametrize("tool", sampled(TOOLS, 8))
 def test_each_product_with_a_weight_is_in_the_network_with_8_bits(tool):
     torch.manual_seed(0)
     program = TOOLS[tool]()

@@ -35,6 +35,7 @@ from tests.support.programs.kv_cache_updates import (
     rewritten,
     rows,
 )
+from tests.support.sampled import sampled
 from trt_et.conversion.operators.caches import write_rows
 from trt_et.engine_info import Alias, decode_blob
 from trt_et.engines import BuildRequest
@@ -43,7 +44,7 @@ from trt_et.engines import serialize as engines
 aten = torch.ops.aten
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", sampled(FORMS, 3))
 def test_a_run_of_rows_is_written_in_place_with_the_values_of_eager(form):
     _, position, new = FORMS[form]
     model, request = recording(form)
@@ -175,7 +176,7 @@ NOT_A_RUN = {
 }
 
 
-@pytest.mark.parametrize("case", NOT_A_RUN)
+@pytest.mark.parametrize("case", sampled(NOT_A_RUN, 3))
 def test_whatever_is_not_surely_a_run_of_rows_is_left_as_it_is(case):
     write, position, new = NOT_A_RUN[case]
     requests, _ = recorded(Cache(write), (position, new))
@@ -201,7 +202,7 @@ ANOTHER_DIMENSION = {
 }
 
 
-@pytest.mark.parametrize("case", ANOTHER_DIMENSION)
+@pytest.mark.parametrize("case", sampled(ANOTHER_DIMENSION, 3))
 def test_one_position_of_any_dimension_is_written_in_place(case):
     write, shape, position, new = ANOTHER_DIMENSION[case]
     requests, _ = recorded(Cache(write, shape), (position, new))

@@ -10,6 +10,7 @@ from torch.nn import functional
 from tests.support.lowering import blobs, lower
 from tests.support.models import Function
 from tests.support.programs.operator_networks import lower_and_compare
+from tests.support.sampled import sampled
 from trt_et.conversion.operators.member_sums import embedding_bag
 
 MODES = {"sum": 0, "mean": 1, "max": 2}
@@ -70,7 +71,7 @@ def of_rows(weight, rows):
 CASES = [(of_any_bags, INDICES, LENGTHS), (of_known_bags,), (of_rows, ROWS)]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("dtype", sampled([torch.float32, torch.float16], 2))
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].__name__)
 def test_the_network_equals_eager(case, dtype):
     function, *inputs = case

@@ -48,7 +48,9 @@ def kernels(x: torch.Tensor, *, norm_first: bool) -> Counter[bytes]:
     return Counter(name for name in names if b"Mean" in name)
 
 
-@pytest.mark.parametrize(("norm_first", "batch"), [(True, 1), (True, 2), (False, 2)])
+@pytest.mark.parametrize(
+    ("norm_first", "batch"), [pytest.param(True, 1, marks=pytest.mark.long), (True, 2), (False, 2)]
+)
 def test_an_engine_holds_the_kernel_of_a_normalization_once(batch, norm_first):
     found = kernels(torch.randn(batch, 6, 32), norm_first=norm_first)
     assert set(found.values()) == {1}
@@ -63,7 +65,11 @@ def test_otherwise_tensorrt_rtx_holds_it_for_each_layer():
 
 @pytest.mark.parametrize(
     ("shape", "precision"),
-    [((1, 6, 32), "float16"), ((2, 6, 32), "bfloat16"), ((1, 2, 3, 32), "float16")],
+    [
+        ((1, 6, 32), "float16"),
+        ((2, 6, 32), "bfloat16"),
+        pytest.param((1, 2, 3, 32), "float16", marks=pytest.mark.long),
+    ],
 )
 def test_the_sums_are_the_same(shape, precision):
     x = torch.randn(shape)
@@ -79,7 +85,8 @@ def shuffles(asked) -> int:
 
 
 @pytest.mark.parametrize(
-    ("precision", "sizes"), [(None, None), ("float16", {0: Dim("batch", max=8)})]
+    ("precision", "sizes"),
+    [(None, None), pytest.param("float16", {0: Dim("batch", max=8)}, marks=pytest.mark.long)],
 )
 def test_float32_and_dynamic_sizes_stay_as_they_are(precision, sizes):
     x = torch.randn(2, 6, 32)

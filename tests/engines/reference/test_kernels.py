@@ -130,7 +130,7 @@ def test_numbers_dequantized_to_half_precision_equal_eagers(dtype):
     torch.testing.assert_close(found, round_trip(NUMBERS), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("axis", sampled([0, 1], 2))
 def test_numbers_quantized_per_channel_run_like_eager(axis):
     size = NUMBERS.shape[axis]
     scales, how = torch.linspace(0.1, 0.5, size), (axis, -127, 127, torch.int8)
@@ -176,7 +176,8 @@ def test_paddings_and_remainders_by_sizes_run_like_eager():
         torch.testing.assert_close(method.execute([x]), list(model(x)))
 
 
-@pytest.mark.parametrize("dtype", sampled([torch.float16, torch.float32]))
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 def test_products_of_pairs_run_at_every_size(dtype):
     layer = torch.nn.Linear(4, 3).requires_grad_(requires_grad=False).to(dtype)
 
@@ -191,6 +192,7 @@ def test_products_of_pairs_run_at_every_size(dtype):
     check(pte, pairs, (x,), (x[:, :2].clone(),), atol=tolerance, rtol=tolerance)
 
 
+@pytest.mark.long
 def test_positions_resized_for_a_transformer_run_like_eager():
     def resized(positions):
         grid = positions.reshape(1, 4, 4, 8).permute(0, 3, 1, 2) * 2

@@ -129,7 +129,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", sampled(CASES))
+@pytest.mark.parametrize("case", sampled(CASES, 8))
 def test_it_runs_like_eager_and_says_what_is_computed_in_floats(caplog, case):
     make, options, reason = CASES[case]
     model, inputs = make()
@@ -148,6 +148,7 @@ def test_it_runs_like_eager_and_says_what_is_computed_in_floats(caplog, case):
         assert "aten::alias_copy.default" not in partition.operators  # Of detach().
 
 
+@pytest.mark.long
 def test_a_branch_runs_like_eager():
     x = torch.full((3,), 0.3)
     pte = lower(exported(Chosen(), (x,)))
@@ -167,6 +168,7 @@ def test_tensorrt_rtx_builds_a_branch_where_the_range_is_an_input():
     assert len(blobs(lower(found, builder="tensorrt_rtx"))) == 3  # The condition has one too.
 
 
+@pytest.mark.long
 @needs_rtx
 def test_the_blob_says_that_fp8_needs_newer_gpus():
     def targets(bits: tuple[int, int], **options) -> list[tuple[int, ...]]:

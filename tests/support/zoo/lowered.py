@@ -16,7 +16,7 @@ from trt_et.inspection import inspect_program
 
 MODELS = {**transformers_models.MODELS, **vision.MODELS, **sequences.MODELS}
 RUN_IN_CI = (
-    *("llama_static_cache", "unet"),
+    "unet",
     # Constants of hardsigmoid took the place of hardswish's.
     "mobilenet_v3_like",
     # Three dimensions: ExecuTorch's CPU kernels have two.
