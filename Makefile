@@ -8,8 +8,8 @@
 #                        needs clang (CLANG=clang++)
 # make test-native-tsan  the C++ tests under the thread sanitizer
 # make test-aarch64      the native part cross-built for aarch64 (Jetson), and its tests in emulation
-# make reliability       docs/reliability.md's figures, a line each; some minutes. OPTIONS=--quick: a tenth, without the
-#                        tests in Python; reliability-long: hours; MINUTES=n for the mutants of blobs
+# make reliability       docs/reliability.md's figures, a line each; some minutes. reliability-quick: a tenth, without threads
+#                        and the tests in Python; reliability-long: hours; MINUTES=n for the mutants of blobs
 # make check-interface   our description of TensorRT's binary interface against NVIDIA's headers, in
 #                        TENSORRT_INCLUDE_DIR="/path/to/include ..."
 # make check-bindings    the same against the Python bindings of TensorRTs that pip can get, in PACKAGES
@@ -47,9 +47,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# pip compiles on one core what it installs. Some packages hold files that are no Python 3.11.
+# pip compiles on one core what it installs. Some packages hold files that are no Python 3.11; of others, few are imported.
 INSTALL = $(PIP) install --no-compile --constraint constraints.txt
-COMPILE = $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+COMPILE = $(BIN)/python -m compileall -qq -j 0 -x '/(coremltools|models|_inductor|tests?|testing)/' $(VENV)/lib || true
 
 NATIVE_SOURCES := CMakeLists.txt $(shell find trt_et/runtime -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
 FORMATTED := $(shell find benchmarks examples scripts tests trt_et -name '*.cpp' -o -name '*.h')
@@ -71,7 +71,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: check test-long demo-size models onnx peer-tests docs matrix notebook optimum policies check-interface check-bindings networks random-programs zoo reliability reliability-builds reliability-long bench-aot bench-engines bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
+.PHONY: check test-long demo-size models onnx peer-tests docs matrix notebook optimum policies check-interface check-bindings networks random-programs zoo reliability reliability-quick reliability-long build-asan build-tsan build-hard-use bench-aot bench-engines bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
 
 setup: $(INSTALLED)
 
@@ -184,9 +184,17 @@ define build-native
 	$(BIN)/cmake --build build/$(1) --parallel $(JOBS) --target $(2)
 endef
 
-test-native: $(INSTALLED) $(NATIVE_BLOB)
+build-asan: $(TOOLS)
 	$(call build-native,asan,trt_et_native_tests,-DTRT_ET_BUILD_TESTS=ON \
 	  -DTRT_ET_SANITIZE=address$(comma)undefined)
+
+build-tsan: $(TOOLS)
+	$(call build-native,tsan,trt_et_native_tests,-DTRT_ET_BUILD_TESTS=ON -DTRT_ET_SANITIZE=thread)
+
+build-hard-use: $(TOOLS)
+	$(call build-native,hard_use,trt_et_hard_use fake_nvinfer fake_tensorrt_rtx,-DTRT_ET_BUILD_HARD_USE=ON)
+
+test-native: build-asan $(INSTALLED) $(NATIVE_BLOB)
 	TRT_ET_FUZZ_MUTANTS=$(FUZZ_MUTANTS) ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1 \
 	  UBSAN_OPTIONS=print_stacktrace=1 build/asan/tests/runtime/native/trt_et_native_tests $(NATIVE_BLOB)
 
@@ -197,8 +205,7 @@ fuzz-blob: $(INSTALLED)
 	PYTHONPATH=$(CURDIR) $(BIN)/python -m tests.support.blobs.vectors build/fuzz/corpus
 	build/fuzz/tests/runtime/native/trt_et_fuzz_blob -max_total_time=$(FUZZ_SECONDS) -use_value_profile=1 build/fuzz/corpus
 
-test-native-tsan: $(INSTALLED) $(NATIVE_BLOB)
-	$(call build-native,tsan,trt_et_native_tests,-DTRT_ET_BUILD_TESTS=ON -DTRT_ET_SANITIZE=thread)
+test-native-tsan: build-tsan $(INSTALLED) $(NATIVE_BLOB)
 	TSAN_OPTIONS=halt_on_error=1 build/tsan/tests/runtime/native/trt_et_native_tests $(NATIVE_BLOB)
 
 test-aarch64: $(INSTALLED) $(NATIVE_BLOB)
@@ -215,16 +222,13 @@ RELIABILITY = OMP_NUM_THREADS=1 $(BIN)/python -m tests.support.reliability --blo
   --hard-use build/hard_use/tests/runtime/hard_use/trt_et_hard_use \
   --fakes build/hard_use/tests/runtime/tensorrt_fake --minutes $(MINUTES)
 
-reliability-builds: $(TOOLS)
-	$(call build-native,asan,trt_et_native_tests,-DTRT_ET_BUILD_TESTS=ON \
-	  -DTRT_ET_SANITIZE=address$(comma)undefined)
-	$(call build-native,tsan,trt_et_native_tests,-DTRT_ET_BUILD_TESTS=ON -DTRT_ET_SANITIZE=thread)
-	$(call build-native,hard_use,trt_et_hard_use fake_nvinfer fake_tensorrt_rtx,-DTRT_ET_BUILD_HARD_USE=ON)
+reliability-quick: $(INSTALLED) build-asan build-hard-use $(NATIVE_BLOB)
+	$(RELIABILITY) --quick
 
-reliability: reliability-builds $(INSTALLED) $(NATIVE_BLOB)
-	$(RELIABILITY) $(OPTIONS)
+reliability: build-asan build-tsan build-hard-use $(INSTALLED) $(NATIVE_BLOB)
+	$(RELIABILITY)
 
-reliability-long: reliability-builds $(INSTALLED) $(NATIVE_BLOB)
+reliability-long: build-asan build-tsan build-hard-use $(INSTALLED) $(NATIVE_BLOB)
 	$(RELIABILITY) --long
 
 INTERFACE := tests/runtime/interface

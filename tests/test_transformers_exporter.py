@@ -16,7 +16,6 @@ from transformers.exporters import ExecutorchConfig, ExecutorchExporter, exporte
 from transformers.exporters.utils import decompose_for_generation
 
 import trt_et.transformers
-from tests.support.sampled import sampled
 from tests.support.simulated_gpus import load_runtime
 from trt_et.errors import OptionError
 from trt_et.inspection import inspect_program
@@ -90,7 +89,8 @@ def test_vit_of_dynamic_sizes_takes_any_batch():
         check(exported, model, {"pixel_values": torch.randn(batch, 3, 32, 32)})
 
 
-@pytest.mark.parametrize("stage", sampled(["decode", "prefill"]))
+@pytest.mark.long
+@pytest.mark.parametrize("stage", ["decode", "prefill"])
 def test_a_stage_of_a_llama_with_a_static_cache_is_one_engine_and_says_what_eager_says(stage):
     trt_et.transformers.register(builder="reference")
     config = tf.LlamaConfig(vocab_size=64, num_key_value_heads=2, **SIZES)

@@ -25,7 +25,7 @@ from trt_et.inspection import inspect_program
 pytestmark = pytest.mark.usefixtures("no_grad")
 
 
-@pytest.mark.parametrize("name", sampled(CASES, 5))
+@pytest.mark.parametrize("name", sampled(CASES, 8))
 def test_all_operators_in_branches_go_to_engines_and_run_like_eager(name):
     model, calls, program = case(name)
     partitioner = reference(device="cuda:1")
@@ -152,6 +152,7 @@ def test_results_of_a_delegate_in_a_branch_are_not_delegated_again():
     check(pte, results, *calls)
 
 
+@pytest.mark.long
 def test_a_weight_in_lists_of_several_partitions_stays_with_the_cpu():
     """ExecuTorch gives each partition a copy of a weight, but not of one in a list of tensors."""
 
@@ -229,6 +230,7 @@ def test_min_block_size_counts_in_each_branch():
     check(pte, model, *calls)
 
 
+@pytest.mark.long
 def test_full_graph_lists_what_stays_out_in_branches_too():
     _, _, program = case("nested")
     partitioner = reference(full_graph=True, excluded_ops=["aten.tanh"])

@@ -338,7 +338,8 @@ def test_running_statistics_are_kept_between_calls():
     check(pte, eager, *((torch.randn(IMAGE.shape) + 2,) for _ in range(3)))
 
 
-@pytest.mark.parametrize("dtype", sampled([torch.int8, torch.uint8, torch.int64]))
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int64])
 def test_bits_are_shifted_on_the_cpu_as_torch_shifts_them(dtype):
     bits = torch.iinfo(dtype).bits
 

@@ -256,6 +256,7 @@ def test_angles_of_positions_keep_float32():
     torch.testing.assert_close(have, rotary(positions, frequencies))
 
 
+@pytest.mark.long
 def test_integers_and_quantized_products_are_as_they_were():
     program, _ = quantized("mlp")
     plain, half = Recorder(), Recorder()

@@ -51,6 +51,7 @@ def test_tensorrt_rtx_builds_it(case):
     assert len(blobs(lower(made(*case)[0], builder="tensorrt_rtx"))) == 1
 
 
+@pytest.mark.long
 @needs_rtx
 def test_convolutions_that_tensorrt_rtx_computes_in_float_are_counted(caplog):
     TensorRTPartitioner(builder="tensorrt_rtx").explain(made("residual", "int8")[0])

@@ -58,6 +58,7 @@ def test_tensorrt_rtx_builds_it(variant):
     assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
 
 
+@pytest.mark.long
 @needs_rtx
 def test_each_operator_is_one_layer_where_the_zero_point_is_0():
     program, _ = quantized("mlp")

@@ -113,7 +113,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", sampled(CASES, 8))
+@pytest.mark.parametrize("case", sampled(CASES, 12))
 def test_it_runs_like_eager(case):
     make, options, limit = CASES[case]
     model, inputs = make()

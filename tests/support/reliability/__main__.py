@@ -28,7 +28,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--hard-use", type=Path, required=True, help="trt_et_hard_use")
     parser.add_argument("--fakes", type=Path, required=True, help="folder of the fake TensorRTs")
     parser.add_argument("--blob", type=Path, required=True, help="what make_blob.py wrote")
-    parser.add_argument("--quick", action="store_true", help="a tenth; no tests in Python")
+    parser.add_argument("--quick", action="store_true", help="a tenth; no threads, no Python")
     parser.add_argument("--long", action="store_true", help="an hour or more")
     parser.add_argument("--minutes", type=float, default=600.0, help="limit of the mutants' time")
     return parser.parse_args()
@@ -45,7 +45,6 @@ def _jobs(given: argparse.Namespace, folder: Path, end: float) -> dict[str, tupl
         # The longest first.
         "mutants": ("R1", lambda: native.count_mutants(*asan, end)),
         "asan": ("R2 R5 R10", lambda: native.under_asan(*asan)),
-        "tsan": ("R7", lambda: native.under_tsan(*tsan)),
         "blobs": ("R3", use.flips_in_blobs),
         "files": ("R4", use.flips_elsewhere),
         "cycles": ("R8", use.cycles),
@@ -53,6 +52,7 @@ def _jobs(given: argparse.Namespace, folder: Path, end: float) -> dict[str, tupl
         "soak": ("R8", use.soak),
     }
     if not given.quick:
+        jobs["tsan"] = ("R7", lambda: native.under_tsan(*tsan))
         tests = partial(python_tests.marked_tests, folder, amounts)
         jobs["python"] = ("R6 R11 R12 R13 R14", tests)
     return jobs

@@ -43,8 +43,6 @@ QUICK: Final = replace(
     cycles=1_000,
     executes=100_000,
     sanitized_executes=2_000,
-    thread_executes=100,
-    thread_loads=50,
     soak_seconds=2,
 )
 LONG: Final = replace(
