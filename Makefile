@@ -8,8 +8,8 @@
 #                        needs clang (CLANG=clang++)
 # make test-native-tsan  the C++ tests under the thread sanitizer
 # make test-aarch64      the native part cross-built for aarch64 (Jetson), and its tests in emulation
-# make reliability       docs/reliability.md's figures, a line each; some minutes. reliability-quick: a tenth, without threads
-#                        and the tests in Python; reliability-long: hours; MINUTES=n for the mutants of blobs
+# make reliability       docs/reliability.md's figures, a line each; some minutes.
+#                        reliability-long: hours; MINUTES=n for the mutants of blobs
 # make check-interface   our description of TensorRT's binary interface against NVIDIA's headers, in
 #                        TENSORRT_INCLUDE_DIR="/path/to/include ..."
 # make check-bindings    the same against the Python bindings of TensorRTs that pip can get, in PACKAGES
@@ -71,7 +71,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: check test-long demo-size models onnx peer-tests docs matrix notebook optimum policies check-interface check-bindings networks random-programs zoo reliability reliability-quick reliability-long build-asan build-tsan build-hard-use bench-aot bench-engines bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
+.PHONY: check test-long demo-size models onnx peer-tests docs matrix notebook optimum policies check-interface check-bindings networks random-programs zoo reliability reliability-long build-asan build-tsan build-hard-use bench-aot bench-engines bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
 
 setup: $(INSTALLED)
 
@@ -194,7 +194,7 @@ build-tsan: $(TOOLS)
 build-hard-use: $(TOOLS)
 	$(call build-native,hard_use,trt_et_hard_use fake_nvinfer fake_tensorrt_rtx,-DTRT_ET_BUILD_HARD_USE=ON)
 
-test-native: build-asan $(INSTALLED) $(NATIVE_BLOB)
+test-native: $(INSTALLED) build-asan $(NATIVE_BLOB)
 	TRT_ET_FUZZ_MUTANTS=$(FUZZ_MUTANTS) ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1 \
 	  UBSAN_OPTIONS=print_stacktrace=1 build/asan/tests/runtime/native/trt_et_native_tests $(NATIVE_BLOB)
 
@@ -221,9 +221,6 @@ RELIABILITY = OMP_NUM_THREADS=1 $(BIN)/python -m tests.support.reliability --blo
   --tsan build/tsan/tests/runtime/native/trt_et_native_tests \
   --hard-use build/hard_use/tests/runtime/hard_use/trt_et_hard_use \
   --fakes build/hard_use/tests/runtime/tensorrt_fake --minutes $(MINUTES)
-
-reliability-quick: $(INSTALLED) build-asan build-hard-use $(NATIVE_BLOB)
-	$(RELIABILITY) --quick
 
 reliability: build-asan build-tsan build-hard-use $(INSTALLED) $(NATIVE_BLOB)
 	$(RELIABILITY)

@@ -33,7 +33,7 @@ NEEDED = {"detector.py": "torchvision", "robot_policy.py": "lerobot"}
 RUN = [name for name in EXAMPLES if find_spec(NEEDED.get(name, "torch"))]
 LONG = (
     *("cnn_precisions.py", "detector.py", "dynamic.py", "llm.py", "precisions.py", "quantized.py"),
-    "quickstart.ipynb",
+    *("quickstart.ipynb", "two_gpus.py"),
 )
 # A policy of the same form as lerobot's, which CI does not have.
 ROBOT = """

@@ -91,6 +91,7 @@ WITHOUT_TENSORRT = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.reliability("R14")
 def test_without_torch_tensorrt_other_builders_name_the_command_and_reference_works():
     lines = run(WITHOUT_TENSORRT, "torch_tensorrt", "tensorrt", "tensorrt_rtx").splitlines()

@@ -76,6 +76,7 @@ def test_weights_that_differ_in_the_middle_only_are_different_engines():
     assert [engine.partition for engine in engines] == ["0", "1", "0", "3", "1"]
 
 
+@pytest.mark.long
 def test_one_partition_after_the_other_is_in_memory():
     alive = []
 

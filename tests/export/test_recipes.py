@@ -30,6 +30,7 @@ def test_a_recipe_exports_a_program_that_agrees_with_eager():
     check(pte, model, inputs)
 
 
+@pytest.mark.long
 def test_recipes_combine_with_those_of_other_backends():
     model, inputs = make("cnn")
     ours = ExportRecipe.get_recipe(

@@ -26,7 +26,7 @@ class Exported(NamedTuple):
     pte: bytes
 
 
-@pytest.fixture(scope="module", params=chosen(FAMILIES, "lfm2"))
+@pytest.fixture(scope="module", params=chosen(FAMILIES))
 def exported(request) -> Exported:
     model = make_model(request.param)
     return Exported(model, bytes(export_llm(model, builder="reference", **OPTIONS).buffer))

@@ -32,11 +32,12 @@ def test_every_token_finds_the_rows_of_its_window(window, max_prompt):
         start += count
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "layers", "kinds"),
     [
-        pytest.param("llama", {}, 1, marks=pytest.mark.long),
-        pytest.param("mistral", {}, 1, marks=pytest.mark.long),
+        ("llama", {}, 1),
+        ("mistral", {}, 1),
         ("gemma3", {"layer_types": ["sliding_attention", "full_attention"] * 2}, 2),
     ],
 )

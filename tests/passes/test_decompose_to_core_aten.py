@@ -305,7 +305,10 @@ BATCHES = [(batch, *IMAGE.shape[1:]) for batch in (1, 2, 7)]
     [
         pytest.param(of_images, IMAGE, BATCH, BATCHES, marks=pytest.mark.long),
         (padded_around, X, LENGTH, [(3, 6, 3), (3, 6, 5), (3, 6, 9)]),
-        (lambda x: [shifted(x), masked(x)], X, SIZES, [(3, 4, 4), (3, 6, 5), (3, 9, 8)]),
+        pytest.param(
+            *(lambda x: [shifted(x), masked(x)], X, SIZES, [(3, 4, 4), (3, 6, 5), (3, 9, 8)]),
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_sizes_may_be_dynamic(function, example, dynamic, shapes):

@@ -32,7 +32,7 @@ def made(name: str, config: str):
     return quantize(model(), inputs, quantizer(CONFIGS[config])), inputs
 
 
-@pytest.mark.parametrize("case", sampled(CASES, 8), ids="-".join)
+@pytest.mark.parametrize("case", sampled(CASES, 16), ids="-".join)
 def test_one_engine_computes_what_the_converted_program_computes(case, caplog):
     program, inputs = made(*case)
     model, partitioner = program.module(), reference()

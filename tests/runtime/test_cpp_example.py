@@ -81,6 +81,7 @@ def test_segment_writes_the_mask_of_an_image_file(built, tmp_path):
         assert "no PPM (P6) of 8 bits, or a part of one" in done.stderr
 
 
+@pytest.mark.long
 def test_generate_says_what_eager_says_and_its_steps_copy_nothing_across_the_host(built, tmp_path):
     pytest.importorskip("transformers", minversion="5.23")  # As the extra "llm"; Python 3.11.
     # The prompt is read in pieces.

@@ -57,6 +57,7 @@ def test_a_plugin_for_a_static_runtime_is_an_archive_that_registers_itself(stati
     torch.testing.assert_close(torch.tensor([float(text) for text in outputs.split()]), expected)
 
 
+@pytest.mark.long
 def test_beside_the_cuda_backend_in_one_program_its_allocator_and_streams_are_used(static_build):
     status, stream = run_simulated(static_build / "beside_cuda_backend")
     assert stream == "stream 0x1"  # CUDA's legacy stream, as the caller's guard has it.

@@ -55,7 +55,6 @@ MENDED = {
     "segformer": of_images,
 }
 # tests/passes/test_split_to_slices.py has a smaller gru.
-RUN_IN_CI = ("deeplab",)
 BUILT_IN_CI = ("rope_half",)
 # The batch is the number of something else, is part of a cache, or does not go together.
 NOT = ("llama_past", "llama_static_cache", "lstm_cell", "recommender", "gcn")
@@ -111,7 +110,7 @@ def any_size(name: str) -> Case:
     )
 
 
-@pytest.mark.parametrize("name", chosen(NAMES, *RUN_IN_CI))
+@pytest.mark.parametrize("name", chosen(NAMES))
 def test_it_runs_like_eager_at_any_size(name):
     check_run(any_size(name))
 

@@ -129,7 +129,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", sampled(CASES, 8))
+@pytest.mark.parametrize("case", sampled(CASES, 16))
 def test_it_runs_like_eager_and_says_what_is_computed_in_floats(caplog, case):
     make, options, reason = CASES[case]
     model, inputs = make()

@@ -165,6 +165,7 @@ def test_an_int8_weight_leaves_no_engine():
     assert len(blobs(pte)) == 1
 
 
+@pytest.mark.long
 def test_fp8_by_pt2e_says_that_it_is_computed_in_floats(caplog):
     plan(torch.export.export(*made_by_pt2e()))
     assert "3 quantize operators are computed in floats: PT2E rounds to whole" in caplog.text

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.support.reliability import native, python_tests
-from tests.support.reliability.figures import LONG, QUICK, SHORT, Part, lines
+from tests.support.reliability.figures import LONG, SHORT, Part, lines
 from tests.support.reliability.hard_use import HardUse, export_programs
 
 Job = Callable[[], list[Part]]
@@ -28,7 +28,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--hard-use", type=Path, required=True, help="trt_et_hard_use")
     parser.add_argument("--fakes", type=Path, required=True, help="folder of the fake TensorRTs")
     parser.add_argument("--blob", type=Path, required=True, help="what make_blob.py wrote")
-    parser.add_argument("--quick", action="store_true", help="a tenth; no threads, no Python")
     parser.add_argument("--long", action="store_true", help="an hour or more")
     parser.add_argument("--minutes", type=float, default=600.0, help="limit of the mutants' time")
     return parser.parse_args()
@@ -37,25 +36,22 @@ def _arguments() -> argparse.Namespace:
 def _jobs(given: argparse.Namespace, folder: Path, end: float) -> dict[str, tuple[str, Job]]:
     import trt_et.runtime
 
-    amounts = LONG if given.long else QUICK if given.quick else SHORT
+    amounts = LONG if given.long else SHORT
     asan, tsan = (given.asan, given.blob, amounts), (given.tsan, given.blob, amounts)
     plugin, programs = trt_et.runtime.plugin_path(), export_programs(folder)
     use = HardUse(given.hard_use, plugin, given.fakes, folder, programs, amounts)
-    jobs: dict[str, tuple[str, Job]] = {
+    return {
         # The longest first.
         "mutants": ("R1", lambda: native.count_mutants(*asan, end)),
         "asan": ("R2 R5 R10", lambda: native.under_asan(*asan)),
+        "tsan": ("R7", lambda: native.under_tsan(*tsan)),
         "blobs": ("R3", use.flips_in_blobs),
         "files": ("R4", use.flips_elsewhere),
         "cycles": ("R8", use.cycles),
         "executes": ("R9", use.executes),
         "soak": ("R8", use.soak),
+        "python": ("R6 R11 R12 R13 R14", partial(python_tests.marked_tests, folder, amounts)),
     }
-    if not given.quick:
-        jobs["tsan"] = ("R7", lambda: native.under_tsan(*tsan))
-        tests = partial(python_tests.marked_tests, folder, amounts)
-        jobs["python"] = ("R6 R11 R12 R13 R14", tests)
-    return jobs
 
 
 def _safely(name: str, figures: str, job: Job) -> list[Part]:

@@ -34,17 +34,6 @@ class Amounts:
 
 
 SHORT: Final = Amounts()
-QUICK: Final = replace(
-    SHORT,
-    mutants=100_000,
-    edits_per_byte=25,
-    flips_in_blob=1_000,
-    flips_elsewhere=100,
-    cycles=1_000,
-    executes=100_000,
-    sanitized_executes=2_000,
-    soak_seconds=2,
-)
 LONG: Final = replace(
     SHORT,
     mutants=100_000_000,

@@ -19,7 +19,7 @@ def marked_tests(folder: Path, amounts: Amounts) -> list[Part]:
     marked = [path for path in tests if "pytest.mark.reliability(" in path.read_text()]
     report = folder / "python_tests.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "reliability"]
-    command += ["--numprocesses", "2", "--dist", "loadfile"]
+    command += ["--long", "--numprocesses", "2", "--dist", "loadfile"]
     env = environment(
         TRT_ET_CACHE_KILLS=str(amounts.cache_kills),
         TRT_ET_EXPORT_PROCESSES="10",
