@@ -117,6 +117,7 @@ def test_a_stage_of_a_llama_with_a_static_cache_is_one_engine_and_says_what_eage
         torch.testing.assert_close(have.values, want.values, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_options_are_those_of_the_partitioner_and_a_second_call_replaces_them():
     model, inputs = bert()
     trt_et.transformers.register(builder="reference", excluded_ops=["aten.gelu"])

@@ -29,6 +29,7 @@ def entries(tmp_path_factory):
     return json.loads((folder / "results.json").read_text())
 
 
+@pytest.mark.long
 def test_every_case_is_delegated_and_right(entries):
     found = {(e["flow"], e["case"].partition("[")[0]): e for e in entries}
     wanted = {(flow, f"test_{name}_dtype") for flow in FLOWS for name in OPERATORS}

@@ -49,6 +49,7 @@ def test_cuda_0_said_or_not_is_byte_identical():
     assert lower_case("mlp", compile_specs=[spec]) == silent
 
 
+@pytest.mark.long
 @pytest.mark.reliability("R12")
 def test_processes_agree():
     """Forks of each of two processes with hash seeds of their own; make reliability has ten."""
