@@ -84,6 +84,7 @@ def test_the_blocks_of_the_readme_print_what_it_shows(python_blocks):
     assert printed.split() == "".join(shown).split()
 
 
+@pytest.mark.long
 def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path, monkeypatch):
     """In this process: to start each command takes longer than what it does."""
     text = (ROOT / "docs" / "tutorial.md").read_text()

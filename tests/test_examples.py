@@ -33,7 +33,7 @@ NEEDED = {"detector.py": "torchvision", "robot_policy.py": "lerobot"}
 RUN = [name for name in EXAMPLES if find_spec(NEEDED.get(name, "torch"))]
 LONG = (
     *("cnn_precisions.py", "detector.py", "dynamic.py", "llm.py", "precisions.py", "quantized.py"),
-    *("quickstart.ipynb", "two_gpus.py"),
+    *("quickstart.ipynb", "quickstart.py", "two_gpus.py", "with_xnnpack.py"),
 )
 # A policy of the same form as lerobot's, which CI does not have.
 ROBOT = """
@@ -128,6 +128,7 @@ def test_the_language_model_example_says_what_eager_says(results):
         assert f"llm-{builder}.pte: 1 engine" in printed
 
 
+@pytest.mark.long
 def test_a_robot_policy_copies_its_inputs_and_actions_only(tmp_path):
     done = run_forked(ROBOT, str(tmp_path / "policy.pte"), cwd=ROOT)
     assert done.returncode == 0, done.stderr

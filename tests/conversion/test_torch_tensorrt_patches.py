@@ -67,6 +67,7 @@ with without_gpu():
 }
 
 
+@pytest.mark.long
 @pytest.mark.skipif(torch.cuda.is_available(), reason="nothing is patched beside a GPU")
 @pytest.mark.parametrize("name", IMPORTS)
 def test_it_still_cannot_be_imported_without_answers(name, tmp_path):

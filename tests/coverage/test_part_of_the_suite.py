@@ -12,7 +12,7 @@ from executorch.backends.test import suite
 from tests.support.native_environment import environment, run
 from trt_et.conversion.installed import installed_variant
 
-OPERATORS = ("add", "embedding_bag")
+OPERATORS = ("add", "avgpool3d", "embedding_bag")
 FLOWS = ["trt_reference"] + (["trt_rtx"] if installed_variant() == "tensorrt_rtx" else [])
 
 

@@ -42,7 +42,7 @@ from trt_et import OptionError, PartitionError, TensorRTPartitioner
 from trt_et.engines import BuildOptions, BuildRequest, make_builder
 from trt_et.errors import BuildCrashed, BuilderError, BuilderUnavailable
 
-PRELOADED = ["trt_et.engines.workers", "tests.support.executors"]
+PRELOADED = ["tests.support.warmed_up", "tests.support.executors"]
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +155,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_control_c_stops_the_builds_and_leaves_nothing(tmp_path, scratch):
     (tmp_path / "script.py").write_text(SCRIPT)
     paths = {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(scratch)}

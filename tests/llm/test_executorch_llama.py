@@ -6,13 +6,13 @@ import pytest
 
 from tests.support.programs.executorch_llama import KINDS, NEW_TOKENS, eager_answer, lower, make
 from tests.support.programs.language_models import Runner, make_prompt
-from tests.support.sampled import chosen
 from trt_et.inspection import inspect_program
 
 pytest.importorskip("executorch.examples.models.llama.llama_transformer")
 
 
-@pytest.mark.parametrize("kind", chosen(KINDS, "llama 2, one token a call"))
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_model_is_one_engine_that_says_what_eager_says(kind, tmp_path):
     pte = lower(make(**KINDS[kind]), "reference")
     methods = {method.name: method for method in inspect_program(pte)}

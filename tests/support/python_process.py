@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import json
 import os
 import signal
@@ -75,6 +76,8 @@ def _serve() -> None:
     # What libraries print must not be taken for an answer.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    # Else a child looks at each object of its parent when it ends, which copies all of their pages.
+    gc.freeze()
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

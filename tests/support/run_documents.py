@@ -78,27 +78,14 @@ def run_in_child(file: Path, arguments: list[str], folder: Path) -> str:
 
 
 def main(output: str, *files: str) -> None:
-    warm_up()
+    import tests.support.warmed_up  # noqa: F401
+
     start = Path.cwd()
     results = {}
     for index, text in enumerate(files):
         file, *arguments = shlex.split(text)
         results[text] = run_in_child(Path(file).resolve(), arguments, start / str(index))
     (start / output).write_text(json.dumps(results))
-
-
-def warm_up() -> None:
-    """Lower a program, which draws no random number, for what that imports and caches."""
-    import executorch.runtime  # noqa: F401
-    import torch
-
-    from tests.support.lowering import lower
-    from tests.support.quicker_export import make_exports_quicker
-    from trt_et.conversion.torch_tensorrt_import import is_importable
-
-    is_importable()
-    make_exports_quicker()
-    lower(torch.export.export(torch.nn.ReLU(), (torch.ones(2),)))
 
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ NEIGHBOURS = {
 def build(name: str, *, workarounds: bool = True) -> str:
     """What became of a case's build: "built", "failed", or the signal that ended the process."""
     context: Any = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload(["tests.support.warmed_up", __name__])
     child = context.Process(target=_build, args=(name, workarounds))
     child.start()
     child.join(_SECONDS)
