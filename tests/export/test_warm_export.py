@@ -82,6 +82,7 @@ def test_the_report_is_the_same_with_remembered_answers(tmp_path, monkeypatch):
     assert "it adds by several indices" in plain
 
 
+@pytest.mark.long
 def test_other_settings_and_foreign_converters_are_asked_again(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(

@@ -171,6 +171,7 @@ def test_fp8_by_pt2e_says_that_it_is_computed_in_floats(caplog):
     assert "3 quantize operators are computed in floats: PT2E rounds to whole" in caplog.text
 
 
+@pytest.mark.long
 @needs_rtx
 def test_tensorrt_rtx_builds_fp8_by_pt2e():
     assert blobs(lower(torch.export.export(*made_by_pt2e()), builder="tensorrt_rtx"))
