@@ -49,7 +49,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # pip compiles on one core what it installs. Some packages hold files that are no Python 3.11; of others, few are imported.
 INSTALL = $(PIP) install --no-compile --constraint constraints.txt
-COMPILE = $(BIN)/python -m compileall -qq -j 0 -x '/(coremltools|models|_inductor|tests?|testing)/' $(VENV)/lib || true
+COMPILE = $(BIN)/python -m compileall -qq -j 0 -x '/(coremltools|models|_inductor|tests?|testing|pip|mypyc?|lexers|physics|arm|qualcomm|dask)/' $(VENV)/lib || true
 
 NATIVE_SOURCES := CMakeLists.txt $(shell find trt_et/runtime -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
 FORMATTED := $(shell find benchmarks examples scripts tests trt_et -name '*.cpp' -o -name '*.h')

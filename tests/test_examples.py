@@ -32,7 +32,8 @@ EXAMPLES = {
 NEEDED = {"detector.py": "torchvision", "robot_policy.py": "lerobot"}
 RUN = [name for name in EXAMPLES if find_spec(NEEDED.get(name, "torch"))]
 LONG = (
-    *("cnn_precisions.py", "detector.py", "dynamic.py", "llm.py", "precisions.py", "quantized.py"),
+    *("cnn_precisions.py", "detector.py", "dynamic.py", "image_classifier.py", "llm.py"),
+    *("precisions.py", "quantized.py", "robot_policy.py"),
     *("quickstart.ipynb", "quickstart.py", "two_gpus.py", "with_xnnpack.py"),
 )
 # A policy of the same form as lerobot's, which CI does not have.
@@ -106,6 +107,7 @@ def test_it_runs_and_agrees_with_eager(name, results):
     assert results[name][1] == ""
 
 
+@pytest.mark.long
 def test_the_classifier_plots_copies_engines_and_cpu_operators(results):
     plot = results["image_classifier.py"][0] / "image_classifier" / "times.png"
     assert plot.read_bytes().startswith(b"\x89PNG")

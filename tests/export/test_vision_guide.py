@@ -36,6 +36,7 @@ def check_one_engine(model: torch.nn.Module, *inputs: torch.Tensor) -> None:
     check(pte, model, inputs)
 
 
+@pytest.mark.long
 def test_roi_align_is_that_of_torchvision(page):
     ops = pytest.importorskip("torchvision").ops
     features = torch.randn(1, 3, 16, 20)

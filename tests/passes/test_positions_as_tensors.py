@@ -276,7 +276,7 @@ def lower(builder: str, write: Callable[..., Any]) -> bytes:
     return bytes(finish(program, partitioner, planning=TensorRTMemoryPlanningPass()).buffer)
 
 
-@pytest.mark.parametrize("write", sampled([index_copy, slice_scatter, ring], 2))
+@pytest.mark.parametrize("write", sampled([index_copy, slice_scatter, ring], 3))
 def test_a_decoder_is_one_engine_and_a_position_outside_its_cache_is_an_error(write):
     pte = lower("reference", write)
     assert len(inspect_program(pte)[0].delegates) == 1

@@ -51,6 +51,7 @@ def test_the_guide_has_the_lines_of_the_example():
     assert all(f"{line}\n" in example for line in lines)
 
 
+@pytest.mark.long
 def test_run_pte_runs_a_program(built, tmp_path):
     model = torch.nn.Linear(4, 2)
     program = export(tmp_path, "linear", model, (torch.ones(1, 4),), host=True)
@@ -60,6 +61,7 @@ def test_run_pte_runs_a_program(built, tmp_path):
     torch.testing.assert_close(torch.tensor([float(text) for text in outputs.split()]), expected)
 
 
+@pytest.mark.long
 def test_segment_writes_the_mask_of_an_image_file(built, tmp_path):
     class Segment(torch.nn.Module):
         def forward(self, image: torch.Tensor) -> torch.Tensor:
@@ -94,6 +96,7 @@ def test_generate_says_what_eager_says_and_its_steps_copy_nothing_across_the_hos
     assert copied == "0 bytes copied by the steps"
 
 
+@pytest.mark.long
 def test_generate_prints_the_tokens_that_the_engine_draws(built, tmp_path):
     options = {"cache_length": 32, "max_prompt": 4, "builder": "reference", "io_on_gpu": True}
     program = export_llm(CountingModel(32), sampling=True, **options)
@@ -112,6 +115,7 @@ def test_generate_prints_the_tokens_that_the_engine_draws(built, tmp_path):
         ids.append(int(token))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("on_gpu", "count", "temperature", "message"),
     [

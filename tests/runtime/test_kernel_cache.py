@@ -325,6 +325,7 @@ def test_sizes_that_come_after_a_frequent_one_keep_the_librarys_graphs(server, t
     assert all(kernel.startswith("graph") for kernel in kernels), kernels
 
 
+@pytest.mark.long
 def test_a_server_keeps_its_kernels_before_it_ends(server, run, tmp_path):
     """By a call of C, and now and then by itself; and what another process has kept stays."""
     home = tmp_path / "home"
