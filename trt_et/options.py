@@ -81,6 +81,10 @@ def _number(expected: str, low: int, high: float = math.inf) -> Check:
     return _must_be(expected, lambda n: n is None or (type(n) is int and low <= n <= high))
 
 
+def _at_least(low: int) -> Check:
+    return _must_be(f"an integer, {low} or more", lambda n: type(n) is int and n >= low)
+
+
 _flag: Final = _must_be("True or False", lambda value: type(value) is bool)
 # Other names of float16 and bfloat16; the text of a torch.dtype is the first.
 _SHORT_NAMES: Final = {"fp16": "float16", "half": "float16", "bf16": "bfloat16"}
@@ -100,41 +104,136 @@ def _precision(name: str, value: Any) -> str | None:  # noqa: ANN401
     )
 
 
-# Names of torch_tensorrt.compile() and of others, and what to use instead.
+@dataclass(frozen=True)
+class Setting:
+    """A field of Torch-TensorRT's ``CompilationSettings`` in ``torch_tensorrt_settings``.
+
+    Attributes:
+        check: Checks its value.
+        builders: The builders that read it.
+        needs: The option without which they do not.
+    """
+
+    check: Check
+    builders: tuple[str, ...] = ("tensorrt", "tensorrt_rtx")
+    needs: str = ""
+
+
+_TENSORRT: Final = ("tensorrt",)
+_TILING: Final = ("none", "fast", "moderate", "full")
+
+SETTINGS: Final = {
+    "assume_dynamic_shape_support": Setting(_flag),
+    "disable_tf32": Setting(_flag),
+    "disabled_constant_fold_exclusions": Setting(
+        _must_be(
+            "a list of names of rules",
+            lambda names: (
+                isinstance(names, list | tuple | set | frozenset)
+                and all(isinstance(name, str) for name in names)
+            ),
+        )
+    ),
+    "dla_global_dram_size": Setting(_at_least(1), _TENSORRT, "dla_core"),
+    "dla_local_dram_size": Setting(_at_least(1), _TENSORRT, "dla_core"),
+    "dla_sram_size": Setting(_at_least(1), _TENSORRT, "dla_core"),
+    "l2_limit_for_tiling": Setting(_at_least(-1), _TENSORRT),
+    "max_aux_streams": Setting(_number("0 or more", 0), _TENSORRT),
+    "num_avg_timing_iters": Setting(_at_least(1), _TENSORRT),
+    "refit_identical_engine_weights": Setting(_flag, _TENSORRT, "refittable"),
+    "sparse_weights": Setting(_flag, _TENSORRT),
+    "tiling_optimization_level": Setting(
+        _must_be(f"one of {', '.join(map(repr, _TILING))}", lambda level: level in _TILING),
+        _TENSORRT,
+    ),
+    "truncate_double": Setting(_flag),
+    "use_fp32_acc": Setting(_flag),
+    "version_compatible": Setting(_flag, _TENSORRT),
+}
+"""The fields of ``CompilationSettings`` that ``torch_tensorrt_settings`` takes."""
+
 _PRECISION_ADVICE: Final = "use precision='float16' or precision='bfloat16'"
-_ELSEWHERE: Final = {
-    **dict.fromkeys(("enabled_precisions", "enable_autocast"), _PRECISION_ADVICE),
-    **dict.fromkeys(("fp16", "bf16", "half", "bfloat16", "float16", "dtype"), _PRECISION_ADVICE),
+_CACHE_ADVICE: Final = "use cache=True, or cache=<folder>"
+_ADVICE: Final = {
+    **dict.fromkeys(
+        ("enabled_precisions", "enable_autocast", "autocast_low_precision_type"), _PRECISION_ADVICE
+    ),
+    **dict.fromkeys(
+        ("autocast_excluded_nodes", "autocast_excluded_ops"), "use float32_ops with precision"
+    ),
+    "autocast_calibration_dataloader": "use calibration with precision",
+    **dict.fromkeys(
+        ("cache_built_engines", "reuse_cached_engines", "engine_cache_dir"), _CACHE_ADVICE
+    ),
+    "timing_cache_path": f"{_CACHE_ADVICE}, where the timing cache is kept, too",
+    "torch_executed_ops": "use excluded_ops",
     "torch_executed_modules": "use excluded_ops=[...] with names of operators or nodes",
-    "cache_built_engines": "use cache=True",
-    "engine_cache_dir": "use cache=<folder>",
+    "require_full_compilation": "use full_graph",
     "dryrun": "use TensorRTPartitioner.explain(program)",
+    "device": "use device",
+    "min_block_size": "use min_block_size",
+    "attn_bias_is_causal": "it replaces masks by causal ones, which changes results",
+    "enable_cross_compile_for_windows": "it makes engines for Windows, which trt-et does not "
+    "support",
+    "engine_capability": "it makes engines for other runtimes than trt-et's",
+    "strip_engine_weights": "it makes engines without weights, and nothing here puts them back "
+    "when a program is loaded",
 }
-_REFUSED: Final = {
-    "strip_engine_weights": "makes engines without weights, and nothing here puts them back when "
-    "a program is loaded",
-    "version_compatible": "makes engines that no other TensorRT version runs: Torch-TensorRT "
-    "leaves the lean runtime out; export once with each TensorRT version",
-}
+# Fields that neither Torch-TensorRT's converters nor the passes and functions called here read.
+_UNREAD: Final = frozenset(
+    {
+        *("autocast_max_depth_of_reduction", "autocast_max_output_threshold"),
+        *("cpu_memory_budget", "decompose_attention", "dynamically_allocate_resources"),
+        *("enable_experimental_decompositions", "enable_resource_partitioning"),
+        *("fallback_data_dependent_ops", "lazy_engine_init", "offload_module_to_cpu"),
+        *("pass_through_build_failures", "use_complex_decomposition"),
+        *("use_distributed_mode_trace", "use_fast_partitioner"),
+    }
+)
+
+
+def _answer(name: str) -> str:
+    """Return what to use in place of a name of Torch-TensorRT's; empty: no answer is known."""
+    own = {known.metadata["setting"]: known.name for known in fields(BuildOptions)}
+    if name in own:
+        return f"use {own[name]}"
+    unread = "only torch_tensorrt.compile() reads it" if name in _UNREAD else ""
+    return _ADVICE.get(name, unread)
 
 
 def _settings(name: str, value: Any) -> Mapping[str, Any]:  # noqa: ANN401
     if not isinstance(value, Mapping | None):
         raise OptionError(f"{name} is {type(value).__name__}; expected a dictionary")
     given = dict(value or {})
-    for setting in given:
-        if own := _reserved_settings().get(setting):
-            raise OptionError(f"setting {setting!r} is an option of the partitioner itself: {own}")
-        advice = _ELSEWHERE.get(setting)
-        if setting in _UNREAD or advice:
-            raise OptionError(
-                f"setting {setting!r} would change nothing: only torch_tensorrt.compile() reads it"
-                + (f"; {advice}" if advice else "")
-            )
-    for setting, why in _REFUSED.items():
-        if given.get(setting):
-            raise OptionError(f"{setting} {why}")
+    for setting, chosen in given.items():
+        if setting in SETTINGS:
+            given[setting] = SETTINGS[setting].check(f"setting {setting!r}", chosen)
+            continue
+        close = get_close_matches(str(setting), SETTINGS, n=2)
+        answer = _answer(setting) or (
+            f"Torch-TensorRT has no such field; did you mean {' or '.join(close)}?"
+            if close
+            else f"it is not one of {', '.join(SETTINGS)}"
+        )
+        raise OptionError(f"{name} does not take {setting!r}: {answer}")
     return given
+
+
+def check_settings_are_read(options: BuildOptions, builder: str) -> None:
+    """Check that a builder reads each of the ``torch_tensorrt_settings``.
+
+    Raises:
+        OptionError: It does not read one.
+    """
+    for name in options.torch_tensorrt_settings:
+        setting = SETTINGS[name]
+        if builder not in setting.builders:
+            raise OptionError(
+                f"setting {name!r} has no effect with builder={builder!r}; leave it out, or use "
+                f"builder={setting.builders[0]!r}"
+            )
+        if setting.needs and setting.needs not in options.changed():
+            raise OptionError(f"setting {name!r} has no effect without {setting.needs}")
 
 
 @dataclass(frozen=True)
@@ -161,7 +260,7 @@ class BuildOptions:
         None,
         _settings,
         "Further fields of Torch-TensorRT's `CompilationSettings`, such as "
-        '`{"disable_tf32": True}`.',
+        '`{"disable_tf32": True}` ([which](#torch-tensorrts-settings)).',
     )
     workspace_size: int | None = option(
         None,
@@ -178,8 +277,8 @@ class BuildOptions:
     refittable: bool = option(
         False,
         _flag,
-        "Engines whose weights TensorRT's refitter can replace. Nothing in trt-et refits one: "
-        "neither the export nor the runtime.",
+        "Engines whose weights TensorRT's refitter can replace (`tensorrt`). Nothing in trt-et "
+        "refits one. TensorRT-RTX builds none without a GPU.",
         setting="immutable_weights",
         sent_as=lambda refittable: not refittable,
     )
@@ -222,45 +321,21 @@ class BuildOptions:
             check: Check = known.metadata["check"]
             object.__setattr__(self, known.name, check(known.name, getattr(self, known.name)))
 
+    def changed(self) -> dict[str, Any]:
+        """Return the options that differ from their defaults."""
+        default = type(self)()
+        names = [known.name for known in fields(self)]
+        given = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in given.items() if value != getattr(default, name)}
+
     def compilation_settings(self) -> dict[str, Any]:
         """Return the ``CompilationSettings`` fields that differ from Torch-TensorRT's defaults."""
-        chosen = dict(self.torch_tensorrt_settings)
+        chosen, changed = dict(self.torch_tensorrt_settings), self.changed()
         for known in fields(self):
-            value = getattr(self, known.name)
-            if known.metadata["setting"] and value != known.default:
-                chosen[known.metadata["setting"]] = known.metadata["sent_as"](value)
+            if known.metadata["setting"] and known.name in changed:
+                value = known.metadata["sent_as"](changed[known.name])
+                chosen[known.metadata["setting"]] = value
         return chosen
-
-
-# Fields of CompilationSettings, and the partitioner's arguments that set them.
-_PARTITIONER: Final = {
-    "device": "device",
-    "torch_executed_ops": "excluded_ops",
-    "min_block_size": "min_block_size",
-    "require_full_compilation": "full_graph",
-}
-
-
-# Fields of CompilationSettings that neither its converters nor the lowering passes called here
-# read.
-_UNREAD: Final = frozenset(
-    {
-        *("autocast_calibration_dataloader", "autocast_excluded_nodes", "autocast_excluded_ops"),
-        *("autocast_low_precision_type", "autocast_max_depth_of_reduction"),
-        *("autocast_max_output_threshold", "cache_built_engines", "cpu_memory_budget"),
-        *("decompose_attention", "dryrun", "dynamically_allocate_resources", "enable_autocast"),
-        *("enable_experimental_decompositions", "enable_resource_partitioning"),
-        *("fallback_data_dependent_ops", "lazy_engine_init", "pass_through_build_failures"),
-        *("reuse_cached_engines", "timing_cache_path", "use_complex_decomposition"),
-        *("use_distributed_mode_trace", "use_fast_partitioner"),
-    }
-)
-
-
-def _reserved_settings() -> dict[str, str]:
-    """Return the partitioner's option that sets each field of ``CompilationSettings``."""
-    own = {known.metadata["setting"]: known.name for known in fields(BuildOptions)}
-    return {setting: name for setting, name in (own | _PARTITIONER).items() if setting}
 
 
 def check_known(given: Iterable[str], known: Iterable[str]) -> None:
@@ -273,18 +348,15 @@ def check_known(given: Iterable[str], known: Iterable[str]) -> None:
     Raises:
         UnknownOption: An option is unknown.
     """
-    own = {setting: f"use {name}" for setting, name in _reserved_settings().items()}
-    advice_of = own | _ELSEWHERE
     for name in given:
-        if name in advice_of:
-            advice = advice_of[name]
+        if name in SETTINGS:
+            advice = f"use torch_tensorrt_settings={{{name!r}: ...}}"
+        elif answer := _answer(name):
+            advice = answer
         elif close := get_close_matches(name, known, n=2):
             advice = f"did you mean {' or '.join(close)}?"
         else:
-            advice = (
-                "help(trt_et.TensorRTPartitioner) lists the options; other fields of "
-                "Torch-TensorRT's CompilationSettings go into torch_tensorrt_settings={...}"
-            )
+            advice = "help(trt_et.TensorRTPartitioner) lists the options"
         raise UnknownOption(f"{name!r} is no option of the partitioner: {advice}")
 
 
@@ -295,3 +367,18 @@ def options_table(options: type[BuildOptions] = BuildOptions) -> str:
         for known in fields(options)
     ]
     return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows]) + "\n"
+
+
+def settings_table() -> str:
+    """Return Torch-TensorRT's settings as the Markdown table in ``docs/options.md``."""
+    rows = []
+    own = {known.metadata["setting"] for known in fields(BuildOptions)} - {""}
+    for name in sorted({*SETTINGS, *_ADVICE, *_UNREAD, *own}):
+        if name in SETTINGS:
+            setting = SETTINGS[name]
+            text = "read by " + " and ".join(f"`{builder}`" for builder in setting.builders)
+            text += f", with `{setting.needs}`" if setting.needs else ""
+        else:
+            text = f"refused: {_answer(name)}"
+        rows.append(f"| `{name}` | {text} |")
+    return "\n".join(["| setting | |", "|---|---|", *rows]) + "\n"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
-from abc import ABCMeta
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import fields, replace
 from reprlib import Repr
 from typing import Any, Final, NoReturn
 from weakref import WeakKeyDictionary
@@ -79,15 +77,8 @@ _MOST_LINES: Final = 38
 _repr: Final = Repr()  # Shortens long values, such as tensors.
 _repr.maxother = _repr.maxstring = 80
 
-_NOT_A_LIST: Final = "partitioner is {}; expected a list: partitioner=[TensorRTPartitioner()]"
 
-
-class _PartitionerType(ABCMeta):
-    def __iter__(cls) -> NoReturn:
-        raise OptionError(_NOT_A_LIST.format("TensorRTPartitioner, the class"))
-
-
-class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
+class TensorRTPartitioner(Partitioner):
     """Delegates the operators that TensorRT supports; each partition becomes one engine.
 
     Args:
@@ -129,12 +120,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             exported ranges, best at the exported sizes.
         workspace_size: Bytes of scratch memory that TensorRT may use; None: all.
         hardware_compatible: Engines for all GPUs from Ampere on (TensorRT-RTX's always are).
-        refittable: Engines whose weights TensorRT's refitter can replace; nothing in trt-et refits
-            one, neither the export nor the runtime.
-        weight_streaming: Engines that may keep weights in host memory (the compile spec and load
-            option ``weight_streaming_budget`` sets the bytes that stay on the GPU).
-        dla_core: Build for this DLA core of a Jetson instead of the GPU (``builder="tensorrt"``).
-        dla_gpu_fallback: Build the layers that DLA cannot run for the GPU.
+        build: Options of the engines, as an object; arguments of their own replace its fields.
         state_in_place: Let engines update a KV cache in place if TensorRT and the program allow it
             (docs/guides/state.md). False: they read and write the whole cache.
         debug_outputs: Let engines also write the result of each operator inside them, for
@@ -142,7 +128,6 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
             engines are slower: TensorRT fuses less, and each result is copied to the host.
         external_engines: The name of a second file, without ``.ptd``, for engines, networks and
             their weights (docs/guides/deploying-in-cpp.md). None: they go into the program.
-        torch_tensorrt_settings: Further fields of Torch-TensorRT's ``CompilationSettings``.
         executor: Builds engines in parallel: a ``concurrent.futures.Executor`` such as
             ``ProcessPoolExecutor``, ``ThreadPoolExecutor``, or Dask's ``Client.get_executor()``.
             None: this process builds them in turn. A build that ends the process of a
@@ -153,8 +138,14 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         cache: Keep engines on disk and reuse them: True (the user's cache folder), a folder, or an
             ``trt_et.EngineCache``. None: the environment variable ``TRT_ET_CACHE`` decides; by
             default there is no cache.
+        engine_options: Other fields of ``trt_et.engines.BuildOptions`` (docs/options.md):
+            ``weight_streaming``, ``refittable``, ``dla_core``, ``dla_gpu_fallback``,
+            ``torch_tensorrt_settings``.
 
     Attributes:
+        compile_specs: The compile specs of every partition. To each partition's own, the backend
+            adds the ``target_device`` of its engine.
+        delegation_spec: The backend's name with these specs.
         report: The result of the last ``partition``; None before. Once the engines are built, it
             also has the kernels that a call of each TensorRT-RTX engine launches.
 
@@ -181,28 +172,19 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         optimization_profiles: Sequence[ProfileOption] = (),
         workspace_size: int | None = None,
         hardware_compatible: bool = False,
-        refittable: bool = False,
-        weight_streaming: bool = False,
-        dla_core: int | None = None,
-        dla_gpu_fallback: bool = False,
+        build: BuildOptions | None = None,
         state_in_place: bool = True,
         debug_outputs: bool = False,
         external_engines: str | None = None,
-        torch_tensorrt_settings: Mapping[str, Any] | None = None,
         executor: Executor | None = None,
         progress: ProgressOption = True,
         cache: CacheChoice = None,
-        **unknown: NoReturn,
+        **engine_options: Any,  # noqa: ANN401
     ) -> None:
-        given = dict(locals())
         super().__init__()
         arguments = inspect.signature(TensorRTPartitioner).parameters
-        check_known(unknown, arguments)
-        self._given = {
-            name: given[name]
-            for name, argument in arguments.items()
-            if name != "unknown" and given[name] is not argument.default
-        }
+        names = {known.name for known in fields(BuildOptions)}
+        check_known(engine_options.keys() - names, [*arguments, *names])
         check_no_conflict()
         if type(min_block_size) is not int or min_block_size < 1:
             raise OptionError(f"min_block_size is {min_block_size!r}; expected an integer >= 1")
@@ -211,28 +193,26 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
                 f"compile_specs is {compile_specs!r}; expected a list of CompileSpec objects. "
                 f"Options have names, such as builder={compile_specs!r}"
             )
-        if isinstance(compile_specs, ExportedProgram):  # to_backend calls the class.
-            raise OptionError("to_backend got the class; pass TensorRTPartitioner(), an object")
         if not isinstance(compile_specs, Sequence | None):
             kind = type(compile_specs).__name__
             raise OptionError(f"compile_specs is {kind}; expected a list of CompileSpec objects")
-        self._compile_specs = list(compile_specs or ())
+        self.compile_specs = list(compile_specs or ())
         if external_engines is not None:
             name = check_file_name(external_engines)
-            self._compile_specs.append(CompileSpec(FILE_KEY, name.encode()))
-        self._options = BuildOptions(
-            compute_capabilities,  # type: ignore[arg-type]
-            optimization_level,
-            torch_tensorrt_settings or {},
-            workspace_size=workspace_size,
-            hardware_compatible=hardware_compatible,
-            refittable=refittable,
-            weight_streaming=weight_streaming,
-            dla_core=dla_core,
-            dla_gpu_fallback=dla_gpu_fallback,
-            precision=precision,  # type: ignore[arg-type]
-            debug_outputs=debug_outputs,
-        )
+            self.compile_specs.append(CompileSpec(FILE_KEY, name.encode()))
+        self.delegation_spec = DelegationSpec(TensorRTBackend.__name__, self.compile_specs)
+        engine_options |= {
+            "compute_capabilities": compute_capabilities,
+            "optimization_level": optimization_level,
+            "precision": precision,
+            "workspace_size": workspace_size,
+            "hardware_compatible": hardware_compatible,
+            "debug_outputs": debug_outputs,
+        }
+        given = {name: v for name, v in engine_options.items() if v is not None and v is not False}
+        if not isinstance(build, BuildOptions | None):
+            raise OptionError(f"build is {type(build).__name__}; expected a BuildOptions object")
+        self._options = replace(build or BuildOptions(), **given)
         self._builder = make_builder(builder)  # After the options: it imports TensorRT.
         self._builder.check_options(self._options)
         for name, flag in (("state_in_place", state_in_place), ("full_graph", full_graph)):
@@ -261,7 +241,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         self.report: PartitionReport | None = None
 
     def __repr__(self) -> str:
-        options = self._given | {"builder": self._builder.name}
+        options = {"builder": self._builder.name, **self._options.changed()}
         text = ", ".join(f"{name}={_repr.repr(value)}" for name, value in options.items())
         return f"TensorRTPartitioner({text})"
 
@@ -295,7 +275,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
                 unmatched=analysis.unmatched,
                 kernels=report.kernels,
             )
-            specs = JobSpecs(self._compile_specs, job)
+            specs = JobSpecs(self.compile_specs, job)
             tags[partition.name] = DelegationSpec(TensorRTBackend.__name__, specs)
         tag_partitions(analysis, {partition.name: nodes for partition, nodes in parts})
         return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
@@ -312,23 +292,12 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
                 or ``program`` is no exported program.
         """
         _check_exported(program, "explain")
-        report = PartitionReport((), ())
-        unmatched: dict[tuple[str, str], str] = {}
-
-        def partition(edge: ExportedProgram) -> PartitionResult:
-            nonlocal report
-            analysis, parts, report = self._partitions_of(edge)
-            report = replace(report, picture=draw_partitions(analysis, parts, report))
-            unmatched.update(analysis.unmatched)
-            return PartitionResult(tagged_exported_program=edge, partition_tags={})
-
-        explaining = copy.copy(self)
-        explaining.partition = partition  # type: ignore[assignment,method-assign]
-        to_edge_transform_and_lower(with_own_symbols(program), partitioner=[explaining])
-        self.report = report
-        for message in unmatched.values():
+        explainer = _Explainer(self)
+        to_edge_transform_and_lower(with_own_symbols(program), partitioner=[explainer])
+        self.report = explainer.report
+        for message in explainer.unmatched.values():
             raise OptionError(message)
-        return report
+        return explainer.report
 
     def _partitions_of(
         self, program: ExportedProgram
@@ -372,24 +341,22 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
 
     def __iter__(self) -> NoReturn:
         """Refuse ``partitioner=TensorRTPartitioner()``: ExecuTorch takes a list."""
-        raise OptionError(_NOT_A_LIST.format("one TensorRTPartitioner"))
+        raise OptionError(
+            "partitioner is one TensorRTPartitioner; expected a list: "
+            "partitioner=[TensorRTPartitioner()]"
+        )
 
-    def transform_for_pre_decomposition(
-        self, exported_program: ExportedProgram | None = None
-    ) -> ExportedProgram:
+    def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
         """Apply the passes of ``trt_et.passes.before_partitioning``.
 
         Args:
-            exported_program: As ``torch.export`` returns it. None: ``partitioner`` is a list of
-                the class, whose function ExecuTorch calls with the program alone.
+            exported_program: As ``torch.export`` returns it.
 
         Raises:
-            OptionError: This is no partitioner, or the program is no exported program.
+            OptionError: The program is no exported program.
             PartitionError: An engine in the program cannot be lifted, or the program was prepared
                 for quantization and not converted.
         """
-        if exported_program is None:
-            raise OptionError(_NOT_A_LIST.format("[TensorRTPartitioner], a list of the class"))
         _check_exported(exported_program, "to_edge_transform_and_lower")
         warn_training_mode(exported_program)
         warn_while_loop(exported_program)
@@ -422,7 +389,7 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         )
 
     def _checked_device(self, device: DeviceChoice | None) -> DeviceChoice:
-        pinned = explicit_device(self._compile_specs)
+        pinned = explicit_device(self.compile_specs)
         if device is not None:
             return device if callable(device) else parse_device(device)
         if pinned is None:
@@ -432,6 +399,23 @@ class TensorRTPartitioner(Partitioner, metaclass=_PartitionerType):
         except OptionError:
             # Verbatim: ExecuTorch judges the spec (b"cpu" keeps tensors on the host).
             return 0
+
+
+class _Explainer(TensorRTPartitioner):
+    """Partitions as another partitioner does, and delegates nothing."""
+
+    report: PartitionReport
+
+    def __init__(self, explained: TensorRTPartitioner) -> None:
+        vars(self).update(vars(explained), report=PartitionReport((), ()))
+        self.unmatched: Mapping[tuple[str, str], str] = {}
+
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        """Report the partitions."""
+        analysis, parts, report = self._partitions_of(exported_program)
+        self.report = replace(report, picture=draw_partitions(analysis, parts, report))
+        self.unmatched = analysis.unmatched
+        return PartitionResult(tagged_exported_program=exported_program, partition_tags={})
 
 
 def _check_exported(program: object, function: str) -> None:

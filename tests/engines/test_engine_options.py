@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import fields, replace
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
-import torch
 
 from tests.support.lowering import export, lower
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
-from trt_et.conversion.settings import make_settings
 from trt_et.engines import BuildOptions
 from trt_et.engines.serialize import build_network
 from trt_et.engines.tensorrt_rtx import TensorRTRTXBuilder
-from trt_et.options import _UNREAD, _reserved_settings
 
 
 class Spy(TensorRTRTXBuilder):
@@ -39,8 +34,8 @@ def test_options_reach_the_builder():
     program = export("mlp")
     lower(program, builder=plain)
     numbers = {"workspace_size": 1 << 20, "optimization_level": 2}
-    lower(program, builder=spy, refittable=True, weight_streaming=True, **numbers)
-    assert spy.flags - plain.flags == {"REFIT", "WEIGHT_STREAMING"}
+    lower(program, builder=spy, weight_streaming=True, **numbers)
+    assert spy.flags - plain.flags == {"WEIGHT_STREAMING"}
     assert (spy.workspace, spy.level) == (1 << 20, 2)
 
 
@@ -61,30 +56,7 @@ def test_what_tensorrt_says_of_a_failed_build_is_reported():
         ({"workspace_size": "1G"}, "workspace_size"),
         ({"refittable": 1}, "refittable is 1"),
         ({"dla_core": -1}, "dla_core is -1; expected a DLA core"),
-        (
-            {"torch_tensorrt_settings": {"immutable_weights": False}},
-            "option of the partitioner itself: refit",
-        ),
-        (
-            {"torch_tensorrt_settings": {"strip_engine_weights": True}},
-            "nothing here puts them back",
-        ),
-        (
-            {"torch_tensorrt_settings": {"version_compatible": True}},
-            "no other TensorRT version runs",
-        ),
-        (
-            {"torch_tensorrt_settings": {"enable_autocast": True}},
-            "would change nothing.*precision='float16'",
-        ),
-        (
-            {"torch_tensorrt_settings": {"enabled_precisions": {torch.half}}},
-            "would change nothing.*precision='float16'",
-        ),
-        (
-            {"torch_tensorrt_settings": {"cache_built_engines": True}},
-            "would change nothing.*cache=True",
-        ),
+        ({"build": {"dla_core": 0}}, "build is dict; expected a BuildOptions object"),
         ({"full_graph": "yes"}, "full_graph is 'yes'; expected True or False"),
     ],
 )
@@ -93,24 +65,20 @@ def test_an_impossible_option_is_refused(options, message):
         TensorRTPartitioner(builder="reference", **options)
 
 
-def test_every_setting_is_read_or_refused():
-    """Torch-TensorRT's modules that are called here read all settings but those refused."""
-    make_settings()  # Makes the module below importable.
-    from torch_tensorrt.dynamo import _settings
-
-    folder = Path(_settings.__file__).parent
-    network = (folder / "conversion" / "_TRTInterpreter.py").read_text()
-    converters = sorted((folder / "conversion").rglob("*.py"))
-    passes = sorted((folder / "lowering" / "passes").glob("*.py"))
-    # Called by torch_tensorrt.compile() only; run() saves the timing cache, and is not called here.
-    unused = {"_conversion.py", "_TRTInterpreter.py", "rule_based_autocast.py"}
-    unused.add("complex_decomposition_adapter.py")  # Before an export, for complex numbers.
-    text = network[: network.index("    def run(")] + "".join(
-        path.read_text() for path in (*converters, *passes) if path.name not in unused
+def test_options_may_be_given_as_an_object_and_one_by_one():
+    build = BuildOptions(optimization_level=2, weight_streaming=True, precision="float16")
+    made = TensorRTPartitioner(builder="reference", build=build, precision="bfloat16")
+    assert repr(made) == (
+        "TensorRTPartitioner(builder='reference', optimization_level=2, weight_streaming=True, "
+        "precision='bfloat16')"
     )
-    text = text.partition("def pre_export_lowering")[0] + text.partition("def dump_lowering")[2]
-    known = {field.name for field in fields(_settings.CompilationSettings)} - {
-        "incompatible_settings"
-    }
-    read = {name for name in known if re.search(rf"settings\.{name}\b", text)}
-    assert known - read - set(_reserved_settings()) == _UNREAD & known
+    flat = {"optimization_level": 2, "weight_streaming": True, "precision": "bfloat16"}
+    assert repr(TensorRTPartitioner(builder="reference", **flat)) == repr(made)
+
+
+def test_tensorrt_rtx_refuses_an_engine_for_the_refitter_without_a_gpu(monkeypatch):
+    builder = TensorRTRTXBuilder()
+    with pytest.raises(OptionError, match="builds no engine for its refitter without a GPU"):
+        builder.check_options(BuildOptions(refittable=True))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    builder.check_options(BuildOptions(refittable=True))

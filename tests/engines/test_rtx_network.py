@@ -129,12 +129,24 @@ def test_the_builder_takes_targets_profiles_and_precision_and_says_what_it_is():
     assert str(partitioner.report).startswith("engines: by the ONNX parser of TensorRT-RTX 1.")
 
 
-@pytest.mark.parametrize(
-    "option", [{"refittable": True}, {"torch_tensorrt_settings": {"disable_tf32": True}}]
-)
-def test_what_torch_tensorrt_alone_does_is_refused(option):
-    with pytest.raises(OptionError, match=f"{next(iter(option))} needs Torch-TensorRT"):
-        TensorRTPartitioner(builder=RtxParserBuilder(), **option)
+def test_a_setting_that_torch_tensorrt_reads_is_refused():
+    with pytest.raises(OptionError, match="setting 'use_fp32_acc' needs Torch-TensorRT"):
+        TensorRTPartitioner(
+            builder=RtxParserBuilder(), torch_tensorrt_settings={"use_fp32_acc": True}
+        )
+
+
+def test_tf32_can_be_disabled_without_torch_tensorrt():
+    program = torch.export.export(torch.nn.Linear(8, 8).eval(), (torch.ones(2, 8),))
+    found = [
+        inspect_program(
+            lower(program, builder=RtxParserBuilder(), torch_tensorrt_settings=settings)
+        )[0]
+        .delegates[0]
+        .engine.sha256
+        for settings in ({}, {"disable_tf32": False}, {"disable_tf32": True})
+    ]
+    assert found[0] == found[1] != found[2]
 
 
 def test_what_tensorrt_rtx_does_not_have_is_refused_as_by_the_other_builder():

@@ -95,8 +95,6 @@ MLP = nn.Linear(4, 4).eval()
 @pytest.mark.parametrize(
     ("model", "partitioner", "message"),
     [
-        (None, TensorRTPartitioner, r"is TensorRTPartitioner, the class; expected a list"),
-        (None, [TensorRTPartitioner], r"is \[TensorRTPartitioner\], a list of the class; expected"),
         (None, reference(), "is one TensorRTPartitioner; expected a list"),
         ("model.pt", [reference()], r"got str; expected an exported pro"),
         (MLP, [reference()], r"got Linear; expected an exported program"),
@@ -106,12 +104,6 @@ def test_a_wrong_argument_of_executorch_is_answered_with_the_right_one(model, pa
     program = model or torch.export.export(MLP, (torch.ones(2, 4),))
     with pytest.raises(OptionError, match=message):
         to_edge_transform_and_lower(program, partitioner=partitioner)
-
-
-def test_the_class_is_no_partitioner_for_to_backend():
-    edge_program = to_edge(torch.export.export(MLP, (torch.ones(2, 4),)))
-    with pytest.raises(OptionError, match=r"got the class; pass TensorRTPartitioner\(\)"):
-        edge_program.to_backend(TensorRTPartitioner)
 
 
 @pytest.mark.parametrize(

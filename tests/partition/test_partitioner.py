@@ -9,6 +9,8 @@ import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.backend.partitioner import DelegationSpec
 from torch import nn
 from torch.nn import functional
 
@@ -113,6 +115,21 @@ def test_full_graph_lists_what_stays_out():
     lower_case("cnn", full_graph=True)
     with pytest.raises(PartitionError, match=r"not delegated: .*cumsum.*excluded by the caller"):
         lower_case("split", full_graph=True, excluded_ops=["aten.cumsum"])
+
+
+def test_a_partitioner_has_the_attributes_of_executorchs_others():
+    """Torch-TensorRT's class has them, too."""
+    given = [CompileSpec("warm_up_at_load", b"1")]
+    partitioner = TensorRTPartitioner(given, builder="reference")
+    assert partitioner.compile_specs == given
+    assert partitioner.delegation_spec == DelegationSpec("TensorRTBackend", given)
+    partitioner.delegation_spec.compile_specs.append(CompileSpec("target_device", b"cuda:3"))
+    (delegate,) = inspect_program(lower(export("mlp"), partitioner=partitioner))[0].delegates
+    assert dict(delegate.compile_specs).items() >= {
+        ("warm_up_at_load", b"1"),
+        ("target_device", b"cuda:3"),
+    }
+    assert len(given) == 1
 
 
 def test_an_unknown_setting_of_torch_tensorrt_is_refused():

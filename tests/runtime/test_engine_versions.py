@@ -1,4 +1,4 @@
-"""A blob without a version runs on the TensorRT that its engine's first bytes name."""
+"""An engine runs on the TensorRT that its blob, or else its first bytes name, or on the next."""
 
 from __future__ import annotations
 
@@ -18,6 +18,23 @@ def libraries(fakes, tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def run(runner, fake_cuda, tmp_path):
+    """Runs a program with an engine of a fake, with the libraries of a folder."""
+
+    def start(builder, libraries, **variables):
+        program = export(tmp_path, "line", Line(), (torch.ones(3, 8),), builder=builder)
+        return runner(
+            *("--model_path", program.path),
+            LD_LIBRARY_PATH=f"{libraries}:{fake_cuda}",
+            TRT_ET_CUDART_LIBRARY=str(fake_cuda / "libcuda.so.1"),
+            TRT_ET_LOG="debug",
+            **variables,
+        )
+
+    return start
+
+
 @pytest.mark.parametrize(
     ("plan_version", "problem"),
     [
@@ -29,17 +46,51 @@ def libraries(fakes, tmp_path_factory):
         ((9, 3, 0, 1), "engine for TensorRT 9.3.0.1: this build of trt-et has no engine provider"),
     ],
 )
-def test_an_engine_of_torch_tensorrt_finds_its_tensorrt(
-    libraries, fake_cuda, runner, tmp_path, plan_version, problem
-):
-    builder = FakeBuilder(upstream=True, plan_version=plan_version)
-    program = export(tmp_path, "line", Line(), (torch.ones(3, 8),), builder=builder)
-    done = runner(
-        *("--model_path", program.path),
-        LD_LIBRARY_PATH=f"{libraries}:{fake_cuda}",
-        TRT_ET_CUDART_LIBRARY=str(fake_cuda / "libcuda.so.1"),
-        TRT_ET_LOG="debug",
-    )
+def test_an_engine_of_torch_tensorrt_finds_its_tensorrt(libraries, run, plan_version, problem):
+    done = run(FakeBuilder(upstream=True, plan_version=plan_version), libraries)
     assert problem in done.stderr
     assert ("loaded a TensorRT engine" in done.stderr) == (not problem), done.stderr
     assert ("Output 0: Float [3, 8]" in done.stdout) == (not problem)
+
+
+@pytest.fixture
+def of_11(fakes, tmp_path):
+    """A folder with TensorRT 11 alone."""
+    (tmp_path / "libnvinfer.so.11").symlink_to(fakes / "libfake_nvinfer.so")
+    return tmp_path
+
+
+TEN = {"version": "10.3.0", "plan_version": (10, 3, 0, 26)}
+
+
+def test_tensorrt_11_runs_a_version_compatible_engine_of_10(of_11, run):
+    done = run(FakeBuilder(host_code=True, **TEN), of_11, TRT_ET_ENGINE_HOST_CODE="1")
+    assert "loaded a TensorRT engine" in done.stderr
+    assert "Output 0: Float [3, 8]" in done.stdout
+
+
+@pytest.mark.parametrize("upstream", [False, True])
+def test_another_engine_of_10_is_refused_with_both_versions(of_11, run, upstream):
+    done = run(FakeBuilder(upstream=upstream, **TEN), of_11)
+    known = "" if upstream else "engine was built by TensorRT 10.3.0, this machine has 11.7.3: "
+    assert f"{known}the engine plan file is not compatible" in done.stderr
+    assert "Output 0" not in done.stdout
+
+
+def test_a_version_compatible_engine_needs_consent(of_11, run):
+    done = run(FakeBuilder(host_code=True, **TEN), of_11)
+    assert "the engine holds host code, which is not allowed" in done.stderr
+
+
+def test_without_any_tensorrt_the_one_that_built_the_engine_is_asked_for(run, tmp_path):
+    (tmp_path / "none").mkdir()
+    done = run(FakeBuilder(**TEN), tmp_path / "none")
+    assert "no TensorRT 10: libnvinfer.so.10 not found; install it" in done.stderr
+
+
+def test_tensorrt_10_does_not_run_an_engine_of_11(fakes, run, tmp_path):
+    folder = tmp_path / "of_10"
+    folder.mkdir()
+    (folder / "libnvinfer.so.10").symlink_to(fakes / "libfake_nvinfer_10.so")
+    done = run(FakeBuilder(host_code=True, version="11.1.0"), folder, TRT_ET_ENGINE_HOST_CODE="1")
+    assert "no TensorRT 11: libnvinfer.so.11 not found" in done.stderr

@@ -103,6 +103,8 @@ def test_options_come_from_the_environment(run, lines, fake_tensorrt):
     assert moved.returncode == 0, moved.stderr
     assert "loaded a TensorRT engine" in moved.stderr
     assert "on cuda:3" in moved.stderr
+    half = run(lines["streaming"], TRT_ET_WEIGHT_STREAMING_BUDGET="50%", **fake_tensorrt)
+    assert "weight streaming: 256 of 512 bytes on the GPU" in half.stderr
     budget = run(lines["streaming"], TRT_ET_WEIGHT_STREAMING_BUDGET="9999", **fake_tensorrt)
     assert "refuses weight_streaming_budget 9999" in budget.stderr
 
@@ -119,6 +121,10 @@ def test_options_come_from_flags(run, lines, fake_tensorrt):
         "--device=gpu": "option device (TRT_ET_DEVICE) is 'gpu'",
         "--cuda_graphs=yes": "option cuda_graphs (TRT_ET_CUDA_GRAPHS) is 'yes'",
         "--shared_device_memory=2": "shared_device_memory (TRT_ET_SHARED_DEVICE_MEMORY) is '2'",
+        **{
+            f"--weight_streaming_budget={wrong}": f"is '{wrong}'; expected a number of bytes, a per"
+            for wrong in ("101%", "-1%", "%", "5.5%", "half", "-2")
+        },
         "--execution_contexts=0": "execution_contexts (TRT_ET_EXECUTION_CONTEXTS) is '0'",
         "--optimization_profile=x": "optimization_profile (TRT_ET_OPTIMIZATION_PROFILE) is 'x'",
         f"--device={'1' * 256}": "--device has 256 characters, at most 255 are taken",
@@ -137,6 +143,8 @@ def test_options_come_from_flags(run, lines, fake_tensorrt):
         ("streaming", None, False),  # TensorRT's automatic budget.
         ("streaming", "0", False),
         ("streaming", "512", True),  # All of the weights.
+        ("streaming", "100%", True),
+        ("streaming", "50%", False),
     ],
 )
 def test_only_engines_that_stream_their_weights_do_without_graphs(

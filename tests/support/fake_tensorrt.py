@@ -19,7 +19,7 @@ class FakeBuilder(EngineBuilder):
 
     ``upstream`` writes the blob as Torch-TensorRT does: no dtypes, shapes, checksum or builder.
     ``plan_version`` begins the engine as TensorRT begins it. ``named_layers`` names layers as
-    Torch-TensorRT's converters do.
+    Torch-TensorRT's converters do. ``host_code`` is in version-compatible engines.
     """
 
     name = "tensorrt"
@@ -34,11 +34,13 @@ class FakeBuilder(EngineBuilder):
         plan_version: tuple[int, int, int, int] | None = None,
         named_layers: bool = False,
         weights: int = 1024,
+        host_code: bool = False,
         **info: Any,
     ) -> None:
         self.upstream, self.alias, self.streamable = upstream, alias, streamable
         self.version, self.plan_version = version, plan_version
         self.named_layers, self.weights, self.info = named_layers, weights, info
+        self.host_code = host_code
 
     def plan(self, x: Any, y: Any) -> str:
         def shape(dims: Any) -> str:
@@ -47,6 +49,7 @@ class FakeBuilder(EngineBuilder):
         lines = f"fake\nweights {self.weights}\nstreamable {self.streamable}\nscratch 256\n"
         lines += f"input {x.name} float32 {shape(x.shape)}\n"
         lines += f"output {y.name} float32 {shape(y.shape)}\n"
+        lines += "host_code\n" if self.host_code else ""
         if self.alias:
             lines += f"alias {y.name} {x.name}\n"
         if x.is_dynamic:

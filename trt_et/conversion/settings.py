@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from difflib import get_close_matches
 from typing import Any
 
 from trt_et.conversion.torch_tensorrt_import import torch_tensorrt
@@ -23,24 +21,21 @@ def make_settings(**options: Any) -> Any:  # noqa: ANN401
     """Return Torch-TensorRT's ``CompilationSettings`` with these fields.
 
     Raises:
-        OptionError: A field does not exist.
+        OptionError: This release lacks a field, or refuses a value.
     """
     trt = torch_tensorrt()
     from torch_tensorrt.dynamo._settings import CompilationSettings
 
-    known = {field.name for field in fields(CompilationSettings)}
-    unknown = sorted(set(options) - known)
-    if unknown:
-        close = get_close_matches(unknown[0], known, n=3)
-        raise OptionError(
-            f"{unknown[0]!r} is not a field of Torch-TensorRT's CompilationSettings"
-            + (f"; did you mean {' or '.join(close)}?" if close else "")
-        )
-    # Its default timing cache is a file in /tmp that anybody may have written.
     chosen = {
         "min_block_size": 1,
         "device": trt.Device(gpu_id=0),
+        # By default, a file in /tmp that anybody may have written.
         "timing_cache_path": "",
+        # By default, masks are replaced by causal ones.
+        "attn_bias_is_causal": False,
         **options,
     }
-    return CompilationSettings(**chosen)
+    try:
+        return CompilationSettings(**chosen)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"Torch-TensorRT {trt.__version__} refuses a setting: {error}") from error

@@ -52,13 +52,12 @@ class RtxParserBuilder(TensorRTRTXBuilder):
 
     def check_options(self, options: BuildOptions) -> None:
         """See ``trt_et.engines.EngineBuilder``."""
-        for name in ("refittable", "torch_tensorrt_settings"):
-            if getattr(options, name):
-                raise OptionError(
-                    f"{name} needs Torch-TensorRT, which is not installed; leave it out, or run: "
-                    + install_command("torch-tensorrt-rtx")
-                )
         super().check_options(options)
+        for name in options.torch_tensorrt_settings.keys() - {"disable_tf32"}:
+            raise OptionError(
+                f"setting {name!r} needs Torch-TensorRT, which is not installed; leave it out, or "
+                f"run: {install_command('torch-tensorrt-rtx')}"
+            )
 
     def make_support_check(self, options: BuildOptions) -> SupportCheck:
         """See ``trt_et.engines.EngineBuilder``."""
@@ -71,6 +70,8 @@ class RtxParserBuilder(TensorRTRTXBuilder):
         network = _parsed(model.to_bytes(), weights)
         network.interpreter.append(model)  # It owns the weights' memory.
         _configure(network, request.program.inputs, network_options(request, []))
+        if request.options.torch_tensorrt_settings.get("disable_tf32"):
+            network.config.clear_flag(network.trt.BuilderFlag.TF32)
         return network
 
 

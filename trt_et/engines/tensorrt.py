@@ -14,7 +14,7 @@ from trt_et.engines.fingerprint import fingerprint_of, has_foreign_converters, t
 from trt_et.engines.serialize import build_engine, build_network, serialize
 from trt_et.engines.timing_cache import TimingCache
 from trt_et.errors import BuilderUnavailable, OptionError
-from trt_et.options import BuildOptions
+from trt_et.options import BuildOptions, check_settings_are_read
 
 
 class TensorRTBuilder(EngineBuilder):
@@ -38,6 +38,7 @@ class TensorRTBuilder(EngineBuilder):
         """See ``trt_et.engines.EngineBuilder``."""
         if options.dla_gpu_fallback and options.dla_core is None:
             raise OptionError("dla_gpu_fallback needs a dla_core, such as dla_core=0")
+        check_settings_are_read(options, TensorRTBuilder.name)
         if torch.cuda.is_available():
             gpus = {torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())}
             if len(gpus) == 1:
@@ -73,6 +74,7 @@ class TensorRTBuilder(EngineBuilder):
             aliases=network.aliases,
         )
         choose_dla(network, request.options, request.device_id)
+        keep_lean_runtime(network, request.options)
         capability, version = info.compute_capabilities[0], info.library_version
         gpu_and_library = (gpu.name, capability, version, info.target_platform)
         timings = TimingCache(request.timings, "; ".join(gpu_and_library))
@@ -97,6 +99,15 @@ def _check_capability(options: BuildOptions, own: str) -> None:
             f"TensorRT builds for the GPU at hand ({own}), not for {', '.join(wanted)}; leave "
             "compute_capabilities out, or use builder='tensorrt_rtx'"
         )
+
+
+def keep_lean_runtime(network: Network, options: BuildOptions) -> None:
+    """Keep TensorRT's lean runtime in a version-compatible engine; newer releases run it by that.
+
+    Torch-TensorRT leaves it out, and nothing here loads it from elsewhere.
+    """
+    if options.torch_tensorrt_settings.get("version_compatible"):
+        network.config.clear_flag(network.trt.BuilderFlag.EXCLUDE_LEAN_RUNTIME)
 
 
 def choose_dla(network: Network, options: BuildOptions, device_id: int) -> None:

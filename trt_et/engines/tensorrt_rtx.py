@@ -18,7 +18,7 @@ from trt_et.engines.progress import BuildMonitor
 from trt_et.engines.serialize import build_engine, build_network, serialize
 from trt_et.errors import OptionError
 from trt_et.ops.quantize import FP8_CAPABILITY, is_fp8
-from trt_et.options import BuildOptions
+from trt_et.options import BuildOptions, check_settings_are_read
 
 
 class TensorRTRTXBuilder(EngineBuilder):
@@ -46,6 +46,12 @@ class TensorRTRTXBuilder(EngineBuilder):
         """See ``trt_et.engines.EngineBuilder``."""
         if options.dla_core is not None or options.dla_gpu_fallback:
             raise OptionError("TensorRT-RTX has no DLA; leave dla_core and dla_gpu_fallback out")
+        check_settings_are_read(options, TensorRTRTXBuilder.name)
+        if options.refittable and not torch.cuda.is_available():
+            raise OptionError(
+                "refittable=True: TensorRT-RTX builds no engine for its refitter without a GPU "
+                "(1.6.1 and 1.7.1 end with a CUDA error); leave it out"
+            )
         if options.compute_capabilities:
             import tensorrt_rtx
 

@@ -75,7 +75,7 @@ def library_of(folder: Path, version: int) -> Path:
         ("rtx", 20000, "TensorRT-RTX 2.0.0 has an unknown interface"),
         ("11", 120000, "TensorRT 12.0.0 has an unknown interface (known: 11.0 to 11.4 and later"),
         ("11", 101600, "TensorRT 10.16.0 has an unknown interface"),
-        ("10", 110100, "TensorRT 11.1.0 has an unknown interface (known: 10.0 to 10.16 and later"),
+        ("10", 120000, "TensorRT 12.0.0 has an unknown interface (known: 10.0 to 10.16 and later"),
     ],
 )
 def test_an_unknown_interface_is_refused_unless_it_is_asked_for(
@@ -94,6 +94,11 @@ def test_an_unknown_interface_is_refused_unless_it_is_asked_for(
 )
 def test_newer_minors_of_a_known_major_are_started(run, programs, tmp_path, which, number):
     assert run(programs[which], library_of(tmp_path, number)).returncode == STARTED
+
+
+def test_tensorrt_11_is_started_for_an_engine_of_10(run, programs, tmp_path):
+    """Version-compatible engines run there."""
+    assert run(programs["10"], library_of(tmp_path, 110100)).returncode == STARTED
 
 
 @pytest.mark.parametrize("version", ["10.0.1", "10.9.0", "10.14.1", "10.16.1"])

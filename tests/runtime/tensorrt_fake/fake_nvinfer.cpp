@@ -139,10 +139,12 @@ class PluginRegistry : public Tabled<PluginRegistry> {
 std::string parse_engine(const std::string& bytes, Plan* plan) {
   const bool has_header =
       bytes.size() >= 32 && (bytes.rfind("ftrt", 0) == 0 || bytes.rfind("vtrt", 0) == 0);
-  if (has_header && bytes[24] != trt_et::tensorrt::kMajor) {
+  std::string problem = parse_plan(bytes.substr(has_header ? 32 : 0), plan);
+  // A version-compatible engine holds code: the lean runtime of its version.
+  if (has_header && bytes[24] != trt_et::tensorrt::kMajor && !plan->host_code) {
     return "the engine plan file is not compatible with this version of TensorRT";
   }
-  return parse_plan(bytes.substr(has_header ? 32 : 0), plan);
+  return problem;
 }
 
 class Runtime : public Tabled<Runtime> {

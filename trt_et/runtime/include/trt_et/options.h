@@ -44,6 +44,10 @@ class Options {
   Options& weight_streaming_budget(int64_t bytes) {
     return add("weight_streaming_budget", std::to_string(bytes).c_str());
   }
+  // 0 to 100: a percentage of the weights that an engine can stream.
+  Options& weight_streaming_percentage(int percentage) {
+    return add("weight_streaming_budget", (std::to_string(percentage) + "%").c_str());
+  }
   // The absolute path of a folder, or "off"; at most 255 characters.
   Options& runtime_cache(const char* folder) { return add("runtime_cache", folder); }
   // Absolute paths of libraries, separated by ":"; at most 255 characters.

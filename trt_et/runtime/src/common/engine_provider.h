@@ -46,6 +46,8 @@ typedef struct trt_et_weight {
 } trt_et_weight;
 
 #define TRT_ET_NO_BUDGET INT64_MIN
+// The budget of a percentage, 0 to 100, of the engine's streamable weights.
+#define TRT_ET_PERCENT_BUDGET(percentage) (-2 - (int64_t)(percentage))
 
 // What is to be loaded. Everything in it is only valid during the call that it is given to, except
 // that the engine's bytes live as long as the engine when keeps_bytes() says so.
@@ -57,7 +59,8 @@ typedef struct trt_et_engine_request {
   size_t size;
   const trt_et_binding* bindings;
   size_t binding_count;
-  // Bytes of GPU memory for weights; -1: as TensorRT sees fit; TRT_ET_NO_BUDGET: not asked for.
+  // Bytes of GPU memory for weights; -1: as TensorRT sees fit; TRT_ET_NO_BUDGET: not asked for; or
+  // a TRT_ET_PERCENT_BUDGET.
   int64_t weight_streaming_budget;
   const char* sha256;            // of the engine; "" where the blob does not say
   const char* gpu;               // name of the GPU that it goes to

@@ -122,11 +122,13 @@ Status read_switch(const Option& option, const std::string& text, LoadOptions* o
 }
 
 Status read_budget(const Option& option, const std::string& text, LoadOptions* options) {
-  int64_t bytes = -1;
-  if (text != "auto" && (!parse_integer(text, &bytes) || bytes < -1)) {
-    return bad(option, text, "a number of bytes, or auto");
+  int64_t budget = -1;
+  const bool percent = !text.empty() && text.back() == '%';
+  const bool number = parse_integer(percent ? text.substr(0, text.size() - 1) : text, &budget);
+  if (text != "auto" && (!number || budget < (percent ? 0 : -1) || (percent && budget > 100))) {
+    return bad(option, text, "a number of bytes, a percentage such as 50%, or auto");
   }
-  options->weight_streaming_budget = bytes;
+  options->weight_streaming_budget = percent ? TRT_ET_PERCENT_BUDGET(budget) : budget;
   return {};
 }
 

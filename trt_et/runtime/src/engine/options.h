@@ -20,7 +20,7 @@ namespace trt_et {
 struct LoadOptions {
   std::optional<int> device;
   bool cuda_graphs = true;
-  std::optional<int64_t> weight_streaming_budget;  // -1: "auto"
+  std::optional<int64_t> weight_streaming_budget;  // as in trt_et_engine_request
   bool shared_device_memory = false;
   // Not said: two, and one where the GPU shares its memory with the host.
   std::optional<size_t> execution_contexts;

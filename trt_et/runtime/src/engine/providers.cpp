@@ -60,6 +60,9 @@ std::vector<std::string> provider_libraries(const std::string& builder,
   if (builder == "tensorrt_rtx" || major == "1") return {library_name("rtx")};
   const bool known =
       !major.empty() && major.size() <= 3 && major.find_first_not_of("0123456789") == major.npos;
+  // The next one runs version-compatible engines.
+  if (major == "8") return {library_name("8"), library_name("10")};
+  if (major == "10") return {library_name("10"), library_name("11")};
   if (known) return {library_name(major)};
   std::vector<std::string> names;
   for (const char* candidate : {"11", "10", "8"}) names.push_back(library_name(candidate));
@@ -129,7 +132,7 @@ bool ask(const trt_et_engine_provider& candidate, const trt_et_engine_request& r
   return error != Error::NotFound;
 }
 
-// The reason to tell if no provider builds a network: of a TensorRT that is here, if there is one.
+// The reason to tell if no provider takes the engine: of a TensorRT that is here, if there is one.
 void keep_first_reason(const Status& refusal, Status* reason) {
   if (reason->ok() || (reason->error == Error::NotFound && refusal.error != Error::NotFound)) {
     *reason = refusal;
@@ -159,12 +162,11 @@ Status find_tensorrt(const cuda::Api& api, const Blob& blob, const trt_et_engine
       if (opened.error != Error::NotFound) return opened;
     } else if (ask(*candidate, request, provider, &status) && (status.ok() || !blob.is_network())) {
       return status;
-    } else if (blob.is_network()) {
+    } else {
       keep_first_reason(status, &reason);
     }
   }
-  status = blob.is_network() ? reason : status;
-  if (!status.ok()) return status;
+  if (!reason.ok()) return reason;
   return fail(
       Error::NotSupported,
       "engine for %s: this build of trt-et has no engine provider for it: TensorRT 10, 11 and "

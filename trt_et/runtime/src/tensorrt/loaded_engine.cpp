@@ -79,7 +79,14 @@ Status LoadedEngine::set_budget(int64_t budget) {
     }
     return {};
   }
-  if (!asked || budget < 0) budget = automatic_budget(*engine_);
+  if (!asked || budget == -1) budget = automatic_budget(*engine_);
+  if (budget < -1) {  // Of 100ths first: the product of large weights would not fit.
+    const int64_t percentage = TRT_ET_PERCENT_BUDGET(budget);
+    budget = streamable / 100 * percentage + streamable % 100 * percentage / 100;
+  }
+  host().log(TRT_ET_LOG_INFO, ("weight streaming: " + std::to_string(budget) + " of " +
+                               std::to_string(streamable) + " bytes on the GPU")
+                                  .c_str());
   Logger::forget();
   if (!set_weight_budget(*engine_, budget)) {
     return fail(Error::InvalidArgument, "TensorRT refuses weight_streaming_budget %lld: %.120s",

@@ -18,7 +18,8 @@ int probe(const trt_et_engine_request* request) {
       return fail(Error::NotFound, "engine is of %.60s", request->builder);
     }
     Version built;
-    if (Version::parse(request->library_version, &built) && built.major != kMajor) {
+    if (Version::parse(request->library_version, &built) && built.major != kMajor &&
+        built.major != kOlderMajor) {
       return fail(Error::NotFound, "engine is of version %s, not of %d", built.text().c_str(),
                   kMajor);
     }

@@ -50,6 +50,9 @@ inline constexpr const char* kName = "TensorRT";
 inline constexpr int kMajor = TRT_ET_INTERFACE;
 #endif
 
+// The other major whose version-compatible engines this TensorRT runs; 0: none.
+inline constexpr int kOlderMajor = kRtx ? 0 : kMajor == 11 ? 10 : kMajor == 10 ? 8 : 0;
+
 // "11.1.0", or what came out of a version string of a blob.
 struct Version {
   int major = 0;
