@@ -239,7 +239,7 @@ check-interface:
 	done
 
 PACKAGES ?= tensorrt-rtx-cu13==1.5.0.114 tensorrt-rtx-cu13==1.6.1.120 tensorrt-rtx-cu13==1.7.1.116 \
-  tensorrt-lean-cu13==10.16.1.11 tensorrt-lean-cu13==11.1.0.106 tensorrt-lean-cu13==11.4.0.106
+  $(addprefix tensorrt-lean-cu13==,10.16.1.11 11.0.0.114 11.1.0.106 11.2.1.2 11.3.0.99 11.4.0.106)
 check-bindings: $(INSTALLED)
 	$(BIN)/python $(INTERFACE)/ask_bindings.py $(PACKAGES)
 

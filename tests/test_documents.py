@@ -219,3 +219,17 @@ def test_every_environment_variable_is_documented_and_no_other():
         f"TRT_ET_{name.upper()}" for name in re.findall(r'(?:^ +| = ){"([a-z_]+)", ', options, re.M)
     }
     assert set(re.findall(r"`(TRT_ET_[A-Z_]+)`", page)) == read
+
+
+def test_each_cell_about_others_has_a_source_with_a_date():
+    page = (ROOT / "docs" / "comparison.md").read_text()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines()]
+    cells = [cell for row in rows if len(row) == 7 for cell in row[2:]][10:]
+    sources = {row[0]: row[2] for row in rows if len(row) == 3 and row[0].isdigit()}
+    assert all(re.search(r"\d+ \w+ 202\d", date) for date in sources.values())
+    used = set()
+    for cell in filter(None, cells):
+        marks = re.search(r"<sup>([\d, ]+)</sup>$", cell)
+        assert marks, cell
+        used |= set(marks[1].split(", "))
+    assert used == set(sources)

@@ -407,7 +407,7 @@ class _Explainer(TensorRTPartitioner):
     report: PartitionReport
 
     def __init__(self, explained: TensorRTPartitioner) -> None:
-        vars(self).update(vars(explained), report=PartitionReport((), ()))
+        self.__dict__.update(explained.__dict__, report=PartitionReport((), ()))
         self.unmatched: Mapping[tuple[str, str], str] = {}
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:

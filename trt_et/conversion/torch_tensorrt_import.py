@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import os
 import threading
 import warnings
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from trt_et.errors import BuilderError
 _log = logging.getLogger(__name__)
 _COLLECTING: Final = threading.Lock()
 _collectors: set[logging.Handler] = set()
+_SHOWN: Final = logging.StreamHandler()
+_SHOWN.setFormatter(logging.Formatter("TensorRT: %(message)s"))
 
 
 def tensorrt_log() -> logging.Logger:
@@ -30,9 +33,11 @@ def tensorrt_log() -> logging.Logger:
 def logged_errors() -> Iterator[list[str]]:
     """Collect the errors that TensorRT logs, in place of showing them.
 
-    The caller puts them into its exception. TensorRT logs through Torch-TensorRT's logger.
+    The caller puts them into its exception. TensorRT logs through Torch-TensorRT's logger. With
+    ``TRT_ET_LOG=debug``, all that TensorRT logs is shown on standard error.
     """
     messages: list[str] = []
+    is_shown = os.environ.get("TRT_ET_LOG") == "debug"
 
     class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -44,6 +49,9 @@ def logged_errors() -> Iterator[list[str]]:
         _collectors.add(collector)
         log.propagate = False
         log.addHandler(collector)
+        if is_shown:
+            log.setLevel(logging.DEBUG)
+            log.addHandler(_SHOWN)
     try:
         yield messages
     finally:
@@ -51,6 +59,8 @@ def logged_errors() -> Iterator[list[str]]:
             log.removeHandler(collector)
             _collectors.discard(collector)
             log.propagate = not _collectors
+            if not _collectors:
+                log.removeHandler(_SHOWN)
 
 
 @cache

@@ -6,6 +6,7 @@ of a program that ``builder="onnx"`` has exported.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -120,8 +121,8 @@ def _parsed(model: bytes, weights: Mapping[str, bytes | memoryview]) -> Network:
             trt.ILogger.__init__(self)  # pybind11 needs its own, not super().
 
         def log(self, severity: Any, message: str) -> None:  # noqa: ANN401
-            if severity in (trt.ILogger.ERROR, trt.ILogger.INTERNAL_ERROR):
-                tensorrt_log().error(message)
+            is_error = severity in (trt.ILogger.ERROR, trt.ILogger.INTERNAL_ERROR)
+            tensorrt_log().log(logging.ERROR if is_error else logging.DEBUG, "%s", message)
 
     logger = Logger()
     builder = trt.Builder(logger)
