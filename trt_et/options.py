@@ -195,7 +195,7 @@ _UNREAD: Final = frozenset(
 def _answer(name: str) -> str:
     """Return what to use in place of a name of Torch-TensorRT's; empty: no answer is known."""
     own = {known.metadata["setting"]: known.name for known in fields(BuildOptions)}
-    if name in own:
+    if name and name in own:
         return f"use {own[name]}"
     unread = "only torch_tensorrt.compile() reads it" if name in _UNREAD else ""
     return _ADVICE.get(name, unread)

@@ -9,8 +9,10 @@ import pytest
 from tests.support.lowering import export, lower
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
 from trt_et.engines import BuildOptions
+from trt_et.engines.rtx_network import RtxParserBuilder
 from trt_et.engines.serialize import build_network
 from trt_et.engines.tensorrt_rtx import TensorRTRTXBuilder
+from trt_et.inspection import inspect_program
 
 
 class Spy(TensorRTRTXBuilder):
@@ -37,6 +39,17 @@ def test_options_reach_the_builder():
     lower(program, builder=spy, weight_streaming=True, **numbers)
     assert spy.flags - plain.flags == {"WEIGHT_STREAMING"}
     assert (spy.workspace, spy.level) == (1 << 20, 2)
+
+
+@pytest.mark.parametrize("builder", [TensorRTRTXBuilder(), RtxParserBuilder()])
+def test_an_engine_of_static_shapes_can_stream_its_weights(builder):
+    plain, streaming = (
+        inspect_program(lower(export("mlp"), builder=builder, weight_streaming=given))[0]
+        .delegates[0]
+        .engine.sha256
+        for given in (False, True)
+    )
+    assert plain != streaming
 
 
 def test_what_tensorrt_says_of_a_failed_build_is_reported():

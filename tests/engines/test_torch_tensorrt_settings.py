@@ -94,13 +94,19 @@ def test_every_setting_is_read_or_refused():
     # Called by torch_tensorrt.compile() only; run() is not called here.
     unused = {"_conversion.py", "_TRTInterpreter.py", "rule_based_autocast.py"}
     unused.add("complex_decomposition_adapter.py")  # Before an export, for complex numbers.
-    text = network[: network.index("    def run(")] + "".join(
-        path.read_text() for path in (*converters, *passes) if path.name not in unused
-    )
+    text = "".join(path.read_text() for path in (*converters, *passes) if path.name not in unused)
     text = text.partition("def pre_export_lowering")[0] + text.partition("def dump_lowering")[2]
     known = {field.name for field in fields(_settings.CompilationSettings)}
-    read = {name for name in known if re.search(rf"settings\.{name}\b", text)}
+
+    def read_in(source):
+        return {name for name in known if re.search(rf"settings\.{name}\b", source)}
+
+    network = network[: network.index("    def run(")]
+    read = read_in(text) | read_in(network)
     assert set(SETTINGS) & known <= read
+    # Converters and passes are those of both; of the configuration, TensorRT-RTX heeds one.
+    both = {name for name, setting in SETTINGS.items() if len(setting.builders) == 2}
+    assert both & known == (set(SETTINGS) & read_in(text)) | {"disable_tf32"}
     # One pass moves constants to the CPU, where they are already.
     assert _UNREAD & read == {"offload_module_to_cpu"}
     assert not set(SETTINGS) & (_UNREAD | set(_ADVICE))

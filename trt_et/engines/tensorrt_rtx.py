@@ -121,11 +121,13 @@ def allow_captures(network: Network) -> None:
 
     TensorRT-RTX reports for an engine without this flag that its runs cannot be captured
     (``IExecutionContext::isStreamCapturable``). Runs of dynamic shapes crashed in TensorRT-RTX 1.6
-    with it, and the library records graphs of these itself.
+    with it, and the library records graphs of these itself. The flag excludes weight streaming,
+    which no graph can hold.
     """
-    net = network.network
-    if not any(-1 in net.get_input(index).shape for index in range(net.num_inputs)):
-        network.config.set_flag(network.trt.BuilderFlag.REQUIRE_USER_ALLOCATION)
+    net, config, flags = network.network, network.config, network.trt.BuilderFlag
+    is_dynamic = any(-1 in net.get_input(index).shape for index in range(net.num_inputs))
+    if not is_dynamic and not config.get_flag(flags.WEIGHT_STREAMING):
+        config.set_flag(flags.REQUIRE_USER_ALLOCATION)
 
 
 def targets_with_fp8(trt: Any) -> tuple[str, ...]:  # noqa: ANN401

@@ -68,6 +68,17 @@ def test_the_real_builder_builds_what_its_python_bindings_build(tmp_path):
     assert ("Building engine", 0) in {(phase, step) for phase, step, _ in steps}
 
 
+def test_the_real_builder_streams_weights_of_static_shapes():
+    from onnx import TensorProto, helper
+
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "network", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    provider = Provider(trt_et.runtime.plugin_path().with_name("libtrt_et_tensorrt_rtx.so"))
+    tensors = [Tensor("x", [4], True), Tensor("y", [4], False)]
+    assert provider.build(model.SerializeToString(), tensors, {}, {"weight_streaming": True})
+
+
 def test_the_real_parsers_refusal_names_the_node():
     from onnx import TensorProto, helper
 

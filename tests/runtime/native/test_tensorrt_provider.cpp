@@ -334,6 +334,8 @@ void test_typed_options() {
   all.weight_streaming_budget(-1).runtime_cache("off");
   CHECK(all.set() == Error::Ok);
   CHECK(Options().execution_contexts(65).set() == Error::InvalidArgument);
+  CHECK(Options().weight_streaming_percentage(100).set() == Error::Ok);
+  CHECK(Options().weight_streaming_percentage(101).set() == Error::InvalidArgument);
   executorch::runtime::LoadBackendOptionsMap by_backend;
   CHECK(all.add_to(by_backend) == Error::Ok);
   CHECK(by_backend.get_options(TRT_ET_BACKEND_NAME).size() == 10);

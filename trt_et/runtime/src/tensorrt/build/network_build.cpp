@@ -350,7 +350,9 @@ Status configure(const trt_et_engine_request& request, const Library& library, B
   // As trt_et/engines/tensorrt_rtx.py.
   const bool dynamic = std::any_of(request.bindings, request.bindings + request.binding_count,
                                    [](const trt_et_binding& one) { return is_dynamic(one); });
-  if (!dynamic) build->config->setFlag(nvinfer::BuilderFlag::kREQUIRE_USER_ALLOCATION);
+  if (!dynamic && !options.weight_streaming) {
+    build->config->setFlag(nvinfer::BuilderFlag::kREQUIRE_USER_ALLOCATION);
+  }
 #endif
   Logger::forget();
   if (options.profiles.empty()) return add_profile(request, {}, build);
