@@ -165,7 +165,7 @@ _ADVICE: Final = {
     **dict.fromkeys(
         ("cache_built_engines", "reuse_cached_engines", "engine_cache_dir"), _CACHE_ADVICE
     ),
-    "timing_cache_path": f"{_CACHE_ADVICE}, where the timing cache is kept, too",
+    "timing_cache_path": f"{_CACHE_ADVICE}, which also keeps the timing cache",
     "torch_executed_ops": "use excluded_ops",
     "torch_executed_modules": "use excluded_ops=[...] with names of operators or nodes",
     "require_full_compilation": "use full_graph",

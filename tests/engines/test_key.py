@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from tests.support.builders import Two, export, program, request
+from tests.support.builders import CHANGED_OPTIONS, Two, export, program, request
 from trt_et.engines import BuildOptions, EngineBuilder
 from trt_et.engines.key import (
     WeightDigests,
@@ -124,33 +124,18 @@ def test_quantized_weights_count_with_their_scale():
     assert len(found) == 4
 
 
-CHANGES = {
-    "compute_capabilities": ("8.6",),
-    "optimization_level": 3,
-    "torch_tensorrt_settings": {"disable_tf32": True},
-    "workspace_size": 1 << 20,
-    "hardware_compatible": True,
-    "refittable": True,
-    "weight_streaming": True,
-    "precision": "float16",
-    "dla_core": 0,
-    "dla_gpu_fallback": True,
-    "debug_outputs": True,
-}
-
-
 def test_every_option_counts():
     base = BuildOptions()
-    # A new option has to be added to CHANGES; it is then in the key by itself.
-    assert {field.name for field in fields(BuildOptions)} == {*CHANGES}
-    found = {key(program(), options=replace(base, **{n: v})) for n, v in CHANGES.items()}
+    # A new option has to be added to CHANGED_OPTIONS; it is then in the key by itself.
+    assert {field.name for field in fields(BuildOptions)} == {*CHANGED_OPTIONS}
+    found = {key(program(), options=replace(base, **{n: v})) for n, v in CHANGED_OPTIONS.items()}
     found |= {key(program()), key(program(), device_id=1)}
     found |= {key(program(), options=replace(base, optimization_level=level)) for level in (0, 1)}
     found |= {
         key(program(), options=replace(base, torch_tensorrt_settings=given))
         for given in ({"sparse_weights": True}, {"max_aux_streams": 1}, {"max_aux_streams": 2})
     }
-    assert len(found) == len(CHANGES) + 2 + 2 + 3
+    assert len(found) == len(CHANGED_OPTIONS) + 2 + 2 + 3
 
 
 def test_sets_and_the_order_of_settings_do_not_matter():

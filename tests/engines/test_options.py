@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.support.builders import CHANGED_OPTIONS
 from trt_et import OptionError, TensorRTPartitioner
 from trt_et.options import BuildOptions, option, options_table
 
@@ -39,21 +40,8 @@ def test_the_documentation_lists_the_options_as_they_are():
 
 
 def test_every_option_is_taken_by_the_partitioner():
-    given = {
-        "compute_capabilities": ("8.6",),
-        "optimization_level": 3,
-        "torch_tensorrt_settings": {"sparse_weights": True},
-        "workspace_size": 1 << 20,
-        "hardware_compatible": True,
-        "refittable": True,
-        "weight_streaming": True,
-        "precision": "float16",
-        "dla_core": 0,
-        "dla_gpu_fallback": True,
-        "debug_outputs": True,
-    }
-    assert set(given) == {known.name for known in fields(BuildOptions)}
-    for name, value in given.items():
+    assert set(CHANGED_OPTIONS) == {known.name for known in fields(BuildOptions)}
+    for name, value in CHANGED_OPTIONS.items():
         made = TensorRTPartitioner(builder="reference", **{name: value})
         assert made._options == replace(BuildOptions(), **{name: value})
 

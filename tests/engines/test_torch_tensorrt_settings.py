@@ -217,7 +217,7 @@ def test_sums_of_float16_products_are_float32_if_asked_for():
         ({"autocast_calibration_dataloader": None}, "use calibration with precision"),
         ({"reuse_cached_engines": True}, "use cache=True"),
         ({"cache_built_engines": True}, "use cache=True"),
-        ({"timing_cache_path": "a"}, "use cache=True.*the timing cache is kept"),
+        ({"timing_cache_path": "a"}, "use cache=True.*keeps the timing cache"),
         ({"offload_module_to_cpu": True}, r"only torch_tensorrt.compile\(\) reads it"),
     ],
     ids=str,

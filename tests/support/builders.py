@@ -99,3 +99,19 @@ class Rewritten(EngineBuilder):
         if self.device_id is None:
             del document["device_id"]
         return pack(document, blob[engine_at : engine_at + engine_size], magic=magic)
+
+
+# A value of each field of BuildOptions that is not its default.
+CHANGED_OPTIONS = {
+    "compute_capabilities": ("8.6",),
+    "optimization_level": 3,
+    "torch_tensorrt_settings": {"disable_tf32": True},
+    "workspace_size": 1 << 20,
+    "hardware_compatible": True,
+    "refittable": True,
+    "weight_streaming": True,
+    "precision": "float16",
+    "dla_core": 0,
+    "dla_gpu_fallback": True,
+    "debug_outputs": True,
+}
