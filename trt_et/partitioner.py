@@ -56,6 +56,7 @@ from trt_et.passes.check_export import (
     check_converted,
     warn_extremes_of_sizes,
     warn_training_mode,
+    warn_unknown_operators,
     warn_while_loop,
 )
 from trt_et.passes.control_flow_results import warn_overwritten_results
@@ -368,6 +369,7 @@ class TensorRTPartitioner(Partitioner):
             choice.mark(program)
         program = run_passes(program, self._excluded, self._float32_ops, self._options)
         warn_extremes_of_sizes(program)
+        warn_unknown_operators(program)
         mark_constants(program)
         self._calibration.mark(program, self._float32_ops.includes)
         return program

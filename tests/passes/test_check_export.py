@@ -7,6 +7,7 @@ import logging
 import pytest
 import torch
 from torch import nn
+from torch._export.verifier import SpecViolationError
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
@@ -55,3 +56,27 @@ def test_a_prepared_model_is_refused_and_a_converted_one_is_not():
     ):
         TensorRTPartitioner(builder="reference").explain(program)
     check_converted(torch.export.export(convert_pt2e(prepared), inputs))
+
+
+class Unknown(nn.Module):
+    def forward(self, x):
+        return torch.lgamma(x.abs() + 1) * 2
+
+
+def test_an_operator_that_executorch_refuses_is_named_with_its_line(caplog):
+    program = torch.export.export(Unknown(), (torch.randn(2, 3),))
+    with caplog.at_level(logging.WARNING), pytest.raises(SpecViolationError):
+        TensorRTPartitioner(builder="reference").explain(program)
+    assert "calls aten.lgamma.default (test_check_export.py:" in caplog.text
+
+
+def test_operators_that_executorch_decomposes_are_not_reported(caplog):
+    class Known(nn.Module):
+        def forward(self, x):
+            y = nn.functional.gelu(x).max() + x.var() + nn.functional.softplus(x).cumsum(0)
+            return nn.functional.interpolate(y[None, None], scale_factor=2.0, mode="bilinear")
+
+    program = torch.export.export(Known(), (torch.randn(2, 3),))
+    with caplog.at_level(logging.WARNING):
+        TensorRTPartitioner(builder="reference").explain(program)
+    assert "Edge dialect" not in caplog.text

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import logging
 import re
+from functools import cache
 from typing import Final
 
 import torch
 from torch._ops import OpOverload
-from torch.export import ExportedProgram
+from torch.export import ExportedProgram, default_decompositions
 from torch.fx import Node
 
 from trt_et.errors import PartitionError
 from trt_et.graph.arguments import named_arguments
+from trt_et.graph.modules import source_of
 from trt_et.graph.subgraphs import nodes_of
 
 _log = logging.getLogger(__name__)
 
+# ExecuTorch's checks let them pass.
+_EXCEPTIONS: Final = frozenset(
+    {torch.ops.aten.mkldnn_rnn_layer.default, torch.ops.aten._upsample_bilinear2d_aa.default}
+    | {torch.ops.aten.quantize_per_tensor.default, torch.ops.aten.dequantize.self}
+    | {torch.ops.aten.max.default, torch.ops.aten.min.default, torch.ops.aten.full_like.default}
+)
 # The name that prepare_pt2e gives to the modules that it adds.
 _OBSERVER: Final = re.compile(r"(?:.*\.)?activation_post_process_\d+(?=\.)")
 # Operators that compute something else in training mode, and the argument that chooses it.
@@ -86,6 +94,42 @@ def warn_extremes_of_sizes(program: ExportedProgram) -> None:
             "compile_config=EdgeCompileConfig(_check_ir_validity=False)",
             extremes[0].name,
         )
+
+
+def warn_unknown_operators(program: ExportedProgram) -> None:
+    """Warn of operators that ExecuTorch's Edge dialect does not know; its error names no line."""
+    first = {n.target: n for n in reversed(nodes_of(program)) if _is_beyond_edge(n.target)}
+    for target, node in first.items():
+        _log.warning(
+            "%s calls %s (%s), which ExecuTorch's Edge dialect does not know: lowering ends with "
+            "SpecViolationError (not in Core ATen opset). Write it with other operators of torch",
+            node.name,
+            target,
+            source_of(node) or "unknown line",
+        )
+
+
+def _is_beyond_edge(target: object) -> bool:
+    if not isinstance(target, OpOverload) or target.namespace != "aten":
+        return False
+    is_known = torch.Tag.core in target.tags or torch.Tag.view_copy in target.tags
+    implicit = torch._C.DispatchKey.CompositeImplicitAutograd
+    return not (
+        is_known
+        or target.is_view
+        or target._schema.is_mutable
+        or target in _EXCEPTIONS
+        or target in _decomposed()
+        or target.has_kernel_for_dispatch_key(implicit)
+    )
+
+
+@cache
+def _decomposed() -> frozenset[OpOverload]:
+    """Return the operators that ``to_edge`` decomposes."""
+    from executorch.exir.tracer import _default_decomposition_table
+
+    return frozenset([*_default_decomposition_table(), *default_decompositions()])
 
 
 def _is_training(node: Node) -> bool:

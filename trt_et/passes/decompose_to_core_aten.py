@@ -446,6 +446,13 @@ def _diagonal_scatter(
     return torch.where(hit, by_row, matrices).movedim((-2, -1), (dim1, dim2))
 
 
+def _scatter_and_reduce(x: Tensor, dim: int, index: Tensor, source: Any, *, reduce: str) -> Tensor:
+    names = {"add": "sum", "multiply": "prod"}
+    if not isinstance(source, Tensor):
+        source = torch.full(index.shape, source, dtype=x.dtype, device=x.device)
+    return aten.scatter_reduce.two(x, dim, index, source, names[reduce])
+
+
 def _copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
     if x.dtype == source.dtype and same_sizes(x.shape, source.shape):
         return source  # A copy would hide an update of a cache from the engine.
@@ -558,6 +565,8 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.bitwise_left_shift.Scalar_Tensor: lambda x, by: _shift_left(by * 0 + x, by),
     aten.bitwise_right_shift.Scalar_Tensor: lambda x, by: _shift_right(by * 0 + x, by),
     aten.remainder.Scalar_Tensor: _remainder_of_number,
+    aten.scatter.reduce: _scatter_and_reduce,
+    aten.scatter.value_reduce: _scatter_and_reduce,
     aten.copy.default: _copy,
     aten.fill.Tensor: _fill,
     aten.roll.default: _roll,
