@@ -54,6 +54,7 @@ from trt_et.partition.trial_partitions import without_undelegated
 from trt_et.passes.before_partitioning import run_passes
 from trt_et.passes.check_export import (
     check_converted,
+    warn_bicubic_factors,
     warn_extremes_of_sizes,
     warn_training_mode,
     warn_unknown_operators,
@@ -370,6 +371,7 @@ class TensorRTPartitioner(Partitioner):
         program = run_passes(program, self._excluded, self._float32_ops, self._options)
         warn_extremes_of_sizes(program)
         warn_unknown_operators(program)
+        warn_bicubic_factors(program)
         mark_constants(program)
         self._calibration.mark(program, self._float32_ops.includes)
         return program

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 import pytest
 import torch
 from torch import nn
 from torch._export.verifier import SpecViolationError
+from torch.export import Dim
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
@@ -80,3 +82,24 @@ def test_operators_that_executorch_decomposes_are_not_reported(caplog):
     with caplog.at_level(logging.WARNING):
         TensorRTPartitioner(builder="reference").explain(program)
     assert "Edge dialect" not in caplog.text
+
+
+class Resized(nn.Module):
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return nn.functional.interpolate(x, scale_factor=self.factor, mode="bicubic")
+
+
+@pytest.mark.parametrize("factor", [1.5, 2.0])
+def test_bicubic_factors_that_executorch_refuses_are_named(factor, caplog):
+    sizes = {2: Dim("h", min=4, max=12)}
+    program = torch.export.export(
+        Resized(factor), (torch.randn(1, 2, 6, 8),), dynamic_shapes=(sizes,)
+    )
+    refused = pytest.raises(AssertionError) if factor % 1 else contextlib.nullcontext()
+    with caplog.at_level(logging.WARNING), refused:
+        TensorRTPartitioner(builder="reference").explain(program)
+    assert ("resizes dynamic sizes by" in caplog.text) is bool(factor % 1)

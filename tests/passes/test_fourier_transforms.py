@@ -12,6 +12,7 @@ from torch.export import Dim, export
 from tests.support.models import Function
 from tests.support.programs.operator_networks import lower_and_compare
 from tests.support.sampled import sampled
+from trt_et import TensorRTPartitioner
 from trt_et.passes.complex_numbers import is_complex, use_real_numbers
 
 hann = torch.hann_window
@@ -153,3 +154,15 @@ def test_a_transform_of_a_dynamic_length_is_named_with_its_reason(caplog):
     with caplog.at_level(logging.WARNING):
         use_real_numbers(program)
     assert "dimension 1 is dynamic" in caplog.text
+
+
+def test_a_transform_keeps_float32_when_engines_compute_in_float16():
+    partitioner = TensorRTPartitioner(builder="reference", precision="float16", calibration=[])
+
+    def spectrum(x: Tensor) -> Tensor:
+        return torch.rand(8, 129) @ short_time(x, n_fft=256, window=256).abs()
+
+    partitioner.explain(export(Function(spectrum), (torch.randn(1, 2000),)))
+    (partition,) = partitioner.report.partitions
+    kept = {operator: reason for _, operator, reason in partition.float32}
+    assert any("conv" in operator and "quiet" in reason for operator, reason in kept.items())

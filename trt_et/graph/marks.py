@@ -42,6 +42,10 @@ class Mark:
         return _custom(node).get(self._name)
 
 
+KEEPS_FLOAT32 = Mark("keeps_float32")
+"""Why a call computes in float32 whatever ``precision`` says."""
+
+
 def inherit_marks(new: Node, old: Node) -> None:
     """Write the marks of a node on one that replaces it."""
     if _custom(old):

@@ -109,6 +109,25 @@ def warn_unknown_operators(program: ExportedProgram) -> None:
         )
 
 
+def warn_bicubic_factors(program: ExportedProgram) -> None:
+    """Warn of sizes that ExecuTorch refuses to compute; its own error has no text."""
+    for node in nodes_of(program):
+        if node.target is torch.ops.aten.upsample_bicubic2d.vec:
+            given = named_arguments(node)
+            sizes = zip(
+                given["input"].meta["val"].shape[2:], given["scale_factors"] or (), strict=False
+            )
+            if any(isinstance(size, torch.SymInt) and factor % 1 for size, factor in sizes):
+                _log.warning(
+                    "%s (%s) resizes dynamic sizes by %s with bicubic interpolation, and "
+                    "ExecuTorch 1.5 refuses to compute such sizes (AssertionError). Pass an "
+                    "integer factor, or mode='bilinear'",
+                    node.name,
+                    source_of(node) or "unknown line",
+                    given["scale_factors"],
+                )
+
+
 def _is_beyond_edge(target: object) -> bool:
     if not isinstance(target, OpOverload) or target.namespace != "aten":
         return False

@@ -28,7 +28,7 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from trt_et.graph.arguments import writes_in_place
 from trt_et.graph.constants import add_constant, constant_values
 from trt_et.graph.insertion import fake_mode_of, insert_call
-from trt_et.graph.marks import inherit_marks
+from trt_et.graph.marks import KEEPS_FLOAT32, inherit_marks
 from trt_et.graph.subgraphs import copied_module, nodes_of, subgraphs
 from trt_et.graph.tracing import unchanged_symbols
 from trt_et.passes.fourier_transforms import FOURIER, WHOLE, NoRealForm
@@ -193,6 +193,8 @@ class _Rewriting:
                 else:
                     new[part] = self._graph.node_copy(part, new.__getitem__)
                     inherit_marks(new[part], node)
+                    if node.target in WHOLE or str(node.target).startswith("aten.fft_"):
+                        KEEPS_FLOAT32.write(new[part], "rounded samples hide quiet frequencies")
         raise AssertionError("a traced graph has an output")
 
     def _finish(self, node: Node, result: Any) -> None:  # noqa: ANN401

@@ -446,11 +446,13 @@ def _diagonal_scatter(
     return torch.where(hit, by_row, matrices).movedim((-2, -1), (dim1, dim2))
 
 
-def _scatter_and_reduce(x: Tensor, dim: int, index: Tensor, source: Any, *, reduce: str) -> Tensor:
+def _scatter_and_reduce(
+    x: Tensor, dim: int, index: Tensor, source: Tensor | float, *, reduce: str
+) -> Tensor:
     names = {"add": "sum", "multiply": "prod"}
     if not isinstance(source, Tensor):
         source = torch.full(index.shape, source, dtype=x.dtype, device=x.device)
-    return aten.scatter_reduce.two(x, dim, index, source, names[reduce])
+    return x.scatter_reduce(dim, index, source, names[reduce])
 
 
 def _copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:

@@ -10,6 +10,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.graph.fragment import Fragment, SupportCheck, Unsupported, fragment_of_call
+from trt_et.graph.marks import KEEPS_FLOAT32
 from trt_et.graph.subgraphs import Subgraph
 from trt_et.ops.prebuilt_engine import is_prebuilt
 from trt_et.precision.calibration import Calibration
@@ -33,7 +34,8 @@ def mark_float32(
     for subgraph in graphs:
         for node in subgraph.calls:
             # Another partitioner may have marked the node.
-            FLOAT32.write(node, "float32_ops" if is_chosen(node) else calibration.reason(node))
+            reason = calibration.reason(node) or KEEPS_FLOAT32.of(node)
+            FLOAT32.write(node, "float32_ops" if is_chosen(node) else reason)
 
 
 class Float32Plan:
