@@ -33,8 +33,9 @@ with static and with dynamic sizes, and tried (`python -m tests.support.operator
 * **some calls**: the last column has the reasons of the others
 * **no**: no call goes into an engine
 
-Whatever the operator: tensors of float64 and complex numbers, sparse tensors, tensors without
-elements, sizes without an upper bound, and random numbers stay on the CPU. Operators of uint8
+Whatever the operator: tensors of float64, sparse tensors, tensors without elements, sizes without
+an upper bound, and random numbers stay on the CPU. Complex numbers become
+[pairs of real ones](../guides/audio.md#what-becomes-products). Operators of uint8
 tensors are [fewer](../guides/vision.md#camera-images-uint8-in-and-out). Operators that are not
 listed are decomposed into listed ones by ExecuTorch, compute sizes or gradients, or have no
 converter. `partitioner.explain(program)` has the reason for each node of your program.
