@@ -253,6 +253,7 @@ IMPROVEMENTS = {
     ("layer_norm", "add_layer"),  # operators/test_normalization.py
     ("activation scale", "rewrite"),  # operators/test_activation_scales.py
     ("residual sum", "rewrite"),  # operators/test_residual_sums.py
+    ("joined heads", "rewrite"),  # operators/test_joined_products.py
 }
 # TensorRT's documentation leaves the result open; only a GPU could show it.
 UNDOCUMENTED = {("attention", "rewrite")}

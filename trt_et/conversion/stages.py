@@ -23,6 +23,7 @@ from trt_et.conversion.operators import (
     division,
     grouped_weights,
     indexing,
+    joined_products,
     member_sums,
     min_rank,
     moves,
@@ -53,6 +54,8 @@ STAGES: Final[dict[str, tuple[Operator | Step, ...]]] = {
     "ranges, fills and shared heads": (moves.ARANGE, moves.FULL, attention.SHARED_HEADS),
     # Of a linear layer with a bias, others read more.
     "biases": (products.ZERO_BIAS,),
+    # Before linear layers get other forms.
+    "products of one input": (joined_products.JOINED_HEADS,),
     # It has a special form for rows that are masked.
     "written out attentions": (attention.WRITTEN_OUT_ATTENTION,),
     # They reduce boolean masks, which TensorRT does as int32 only.
