@@ -223,7 +223,7 @@ def steps(size: str, kind: str = "") -> Result:
 
     import trt_et.runtime
     from trt_et.llm import export_llm
-    from trt_et.runtime.counters import read_counters
+    from trt_et.runtime import counters
 
     model = _transformers(size, kind, tied=False)
     options: dict[str, Any] = {"cache_length": CACHE, "max_prompt": PROMPT}
@@ -232,11 +232,11 @@ def steps(size: str, kind: str = "") -> Result:
     method = Runtime.get().load_program(buffer).load_method("forward")
     assert method is not None
     method.execute([torch.ones(1, 8, dtype=torch.int64), torch.tensor([0])])
-    before = read_counters()
+    before = counters()
     for position in range(8, 8 + STEPS):
         token, place = torch.tensor([[position]]), torch.tensor([position])
         (logits,) = method.execute([token, place])
-    after = read_counters()
+    after = counters()
     return {
         "bytes": sum(after[name] - before[name] for name in ("bytes_h2d", "bytes_d2h")) / STEPS,
         "bytes_of_token_position_and_logits": token.nbytes + place.nbytes + logits.nbytes,

@@ -25,7 +25,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 import trt_et.runtime
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_llm
-from trt_et.runtime.counters import read_counters
+from trt_et.runtime import counters
 
 DOCUMENTS = Path(__file__).parents[1]
 PROMPTS = ("The engine", "An optimization profile", "TensorRT is")
@@ -141,9 +141,9 @@ def run(model: PreTrainedModel, tokenizer: Tokenizer, path: Path) -> bool:
     for prompt in PROMPTS:
         pieces: list[str] = []
         runner.reset()
-        before, start = read_counters(), time.monotonic()
+        before, start = counters(), time.monotonic()
         runner.generate(prompt, config, pieces.append)  # Also writes each piece to stdout.
-        elapsed, after = time.monotonic() - start, read_counters()
+        elapsed, after = time.monotonic() - start, counters()
         same = "".join(pieces) == _eager(model, tokenizer, prompt)
         agrees = agrees and same
         moved = [(after[name] - before[name]) / len(pieces) for name in ("bytes_h2d", "bytes_d2h")]

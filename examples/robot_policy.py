@@ -22,7 +22,7 @@ from robot_policies import Policy
 
 import trt_et.runtime
 from trt_et import TensorRTMemoryPlanningPass, TensorRTPartitioner
-from trt_et.runtime.counters import read_counters
+from trt_et.runtime import counters
 
 POLICIES = ("act", "diffusion", "smolvla")
 STEP = (torch.zeros(1, dtype=torch.long),)
@@ -85,8 +85,8 @@ class Controller:
 
 def bytes_copied() -> int:
     """Return the bytes that simulated GPUs have copied from and to the host."""
-    counters = read_counters()
-    return counters.get("bytes_h2d", 0) + counters.get("bytes_d2h", 0)
+    counted = counters()
+    return counted.get("bytes_h2d", 0) + counted.get("bytes_d2h", 0)
 
 
 def main() -> int:

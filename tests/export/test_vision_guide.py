@@ -14,7 +14,7 @@ from tests.support.simulated_gpus import check, load_method
 from trt_et import TensorRTPartitioner
 from trt_et.engine_info import decode_blob
 from trt_et.inspection import inspect_program
-from trt_et.runtime.counters import read_counters
+from trt_et.runtime import counters
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "vision.md"
 
@@ -116,9 +116,9 @@ def test_images_of_cameras_cross_the_host_in_their_own_bytes(page):
     assert dtypes_of_bindings(pte) == {"uint8"}
     loaded = load_method(pte)
     loaded.execute(list(images))
-    before = read_counters()
+    before = counters()
     (mask,) = loaded.execute(list(images))
-    moved = {key: count - before[key] for key, count in read_counters().items()}
+    moved = {key: count - before[key] for key, count in counters().items()}
     assert moved["bytes_h2d"] == sum(image.nbytes for image in images)
     assert moved["bytes_d2h"] == mask.nbytes
     assert set(mask.unique().tolist()) == {0, 255}

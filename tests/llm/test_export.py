@@ -14,7 +14,7 @@ from trt_et.inspection import inspect_program
 from trt_et.llm import export_llm
 from trt_et.llm.decoder import rotary_frequencies
 from trt_et.llm.steps import default_profiles
-from trt_et.runtime.counters import read_counters
+from trt_et.runtime import counters
 
 
 def export(model: torch.nn.Module, cache_length: int = 8, **options: Any) -> bytes:
@@ -33,9 +33,9 @@ def tokens(*ids: int) -> torch.Tensor:
 
 def call(method: Any, ids: torch.Tensor, position: int) -> tuple[torch.Tensor, dict[str, int]]:
     """The logits, and what the simulated GPUs counted in the call."""
-    before = read_counters()
+    before = counters()
     (logits,) = method.execute([ids, torch.tensor([position])])
-    return logits, {name: count - before.get(name, 0) for name, count in read_counters().items()}
+    return logits, {name: count - before.get(name, 0) for name, count in counters().items()}
 
 
 def test_a_step_moves_the_token_its_position_and_one_row_of_logits(counting):
@@ -88,10 +88,10 @@ def test_positions_outside_of_the_cache_are_an_error_before_the_engine_runs(
 ):
     method = load_method(counting)
     call(method, tokens(3), 7)
-    before = read_counters()
+    before = counters()
     with pytest.raises(RuntimeError, match="0x12"):
         method.execute([tokens(*ids), torch.tensor([position])])
-    assert read_counters() == before
+    assert counters() == before
     # The program goes on.
     assert call(method, tokens(3), 0)[0][0, 0, 3] == 1
 

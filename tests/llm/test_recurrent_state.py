@@ -12,7 +12,7 @@ from tests.support.sampled import chosen
 from tests.support.simulated_gpus import load_method
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_llm
-from trt_et.runtime.counters import read_counters
+from trt_et.runtime import counters
 
 NEW_TOKENS = 64
 MOST = 48  # Tokens of a call.
@@ -59,9 +59,9 @@ def test_every_call_returns_eagers_logits(exported):
 def test_no_state_crosses_the_host(exported):
     method = load_method(exported.pte)
     call(method, [3, 4], 0)
-    before = read_counters()
+    before = counters()
     call(method, [5], 2)
-    counted = {name: count - before.get(name, 0) for name, count in read_counters().items()}
+    counted = {name: count - before.get(name, 0) for name, count in counters().items()}
     assert (counted["bytes_h2d"], counted["bytes_d2h"]) == (8 + 8, 4 * VOCABULARY)
     assert counted["mallocs"] == 0
 
@@ -72,10 +72,10 @@ def test_a_text_begins_or_goes_on_at_its_end(exported):
     expected = call(method, [3, 4, 5], 0)
     call(method, [3, 4], 0)
     for position in (1, 3, -2):
-        before = read_counters()
+        before = counters()
         with pytest.raises(RuntimeError, match="0x12"):
             method.execute([torch.tensor([[5]]), torch.tensor([position])])
-        assert read_counters() == before
+        assert counters() == before
     torch.testing.assert_close(call(method, [5], 2), expected, rtol=1e-4, atol=1e-5)
 
 

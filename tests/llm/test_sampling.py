@@ -13,7 +13,7 @@ from trt_et import OptionError
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_llm
 from trt_et.llm.sampling import SamplingDecoder
-from trt_et.runtime.counters import read_counters
+from trt_et.runtime import counters
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +34,9 @@ def test_one_engine_returns_a_token_that_can_be_the_next_input(pte):
     token = sample(method, [3, 5, 5], 0.0, 0.9)
     assert token.dtype == torch.int64
     assert token.tolist() == [[5]]
-    before = read_counters()
+    before = counters()
     (token,) = method.execute([token, torch.tensor([3]), torch.tensor([0.0]), torch.tensor([0.0])])
-    counted = {name: count - before.get(name, 0) for name, count in read_counters().items()}
+    counted = {name: count - before.get(name, 0) for name, count in counters().items()}
     assert token.tolist() == [[5]]
     assert (counted["bytes_h2d"], counted["bytes_d2h"]) == (8 + 8 + 4 + 4, 8)
 

@@ -9,7 +9,7 @@ from tests.support.programs.language_models import VOCABULARY, make_model
 from tests.support.simulated_gpus import load_method
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_llm
-from trt_et.runtime.counters import read_counters
+from trt_et.runtime import counters
 
 HIDDEN = 64
 
@@ -31,9 +31,9 @@ def test_layers_on_two_gpus_are_two_engines_that_say_what_eager_says():
     forward = load_method(pte)
     ids = [3, 1, 4, 1, 5]
     for position in (0, 5, 6):
-        before = read_counters()
+        before = counters()
         (logits,) = forward.execute([torch.tensor([ids[position:]]), torch.tensor([position])])
-        moved = read_counters()["bytes_d2h"] - before["bytes_d2h"]
+        moved = counters()["bytes_d2h"] - before["bytes_d2h"]
         expected = model(torch.tensor([ids])).logits[:, -1:]
         torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-4)
         ids.append(int(logits.argmax()))

@@ -17,7 +17,7 @@ from tests.support.programs.speech_models import (
 from tests.support.simulated_gpus import load_program
 from trt_et.inspection import inspect_program
 from trt_et.llm import export_speech
-from trt_et.runtime.counters import read_counters
+from trt_et.runtime import counters
 
 
 @pytest.mark.long
@@ -36,11 +36,11 @@ def test_transcriptions_are_those_of_eager():
         torch.testing.assert_close(hidden, model.model.encoder(features).last_hidden_state)
         ids = [START]
         for position in range(TOKENS):
-            before = read_counters()
+            before = counters()
             token, at = torch.tensor([ids[-1:]]), torch.tensor([position])
             (logits,) = decoder.execute([token, hidden, at])
             ids.append(int(logits.argmax()))
-        counted = {name: count - before.get(name, 0) for name, count in read_counters().items()}
+        counted = {name: count - before.get(name, 0) for name, count in counters().items()}
         # The encoder's output stays where the encoder left what the decoder needs of it.
         assert (counted["bytes_h2d"], counted["bytes_d2h"]) == (8 + 8, 4 * VOCABULARY)
         assert ids == greedy(model, features)

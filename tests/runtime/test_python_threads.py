@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -20,6 +21,97 @@ def test_threads_that_share_the_runtime_come_to_an_end(programs, tmp_path, kind)
     code = "import runpy; runpy.run_module('tests.support.run_python_threads', run_name='__main__')"
     done = run_forked(code, path, kind, cwd=tmp_path, env=environment(OMP_NUM_THREADS="1"))
     assert set(done.stdout.strip().split(",")) == {"0"}, done.stdout + done.stderr[-2000:]
+
+
+@pytest.mark.reliability("R7")
+@pytest.mark.parametrize("share", [(), ("share",)], ids=["own methods", "one method"])
+def test_threads_serve_right_and_refuse_wrong_requests(programs, tmp_path, share):
+    """ExecuTorch logs each refusal through a stream that its bindings replace in each call."""
+    module = "tests.support.run_serving_threads"
+    code = f"import runpy; runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+    path = programs["dynamic_host"].path
+    done = run_forked(code, path, 2, *share, cwd=tmp_path, env=environment(OMP_NUM_THREADS="1"))
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["alive"] == 0
+    assert found["counts"].keys() == {"right", "refused"}, found["counts"]
+    assert min(found["counts"].values()) > 100
+    assert found["grown_bytes"] < 16 << 20
+    assert (found["during"]["partitions"] == 1) == bool(share)
+    assert found["after"]["partitions"] == 1
+
+
+HELD = """
+import sys
+import threading
+import torch
+import trt_et.runtime
+import trt_et.runtime.explain as explain
+from concurrent.futures import ThreadPoolExecutor
+
+program = trt_et.runtime.load_program(sys.argv[1], cuda="simulated:1")
+method = program.load_method("forward")
+explain._PATIENCE_S = 1
+held, end = threading.Event(), threading.Event()
+
+def hold():
+    with trt_et.runtime.executorch_lock:
+        held.set()
+        end.wait(60)
+
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait(60)
+calls = (lambda: method.execute([torch.ones(2, 8)]), lambda: method.metadata.num_inputs(),
+         lambda: program.load_method("forward"), lambda: program.metadata("forward"),
+         lambda: trt_et.runtime.load_program(sys.argv[1]))
+with ThreadPoolExecutor(len(calls)) as pool:
+    for future in [pool.submit(call) for call in calls]:
+        print(future.exception())
+end.set()
+thread.join()
+with trt_et.runtime.executorch_lock:  # Code that holds it may call.
+    print(method.execute([torch.ones(2, 8)])[0].shape)
+print(method.metadata)
+"""
+
+
+def test_no_call_waits_for_the_lock_without_a_limit(programs, tmp_path):
+    done = run_forked(HELD, programs["dynamic_host"].path, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    *refused, shape, metadata = done.stdout.splitlines()
+    assert len(refused) == 5
+    assert all("for 1 s: a call of executorch.runtime, or code" in line for line in refused)
+    assert shape == "torch.Size([2, 4])"
+    assert metadata.startswith("MethodMeta(name='forward', num_inputs=1")
+
+
+def test_the_counters_follow_loads_and_runs(programs, tmp_path):
+    code = """
+import json
+import sys
+import torch
+import trt_et.runtime
+print(json.dumps(trt_et.runtime.counters()))
+method = trt_et.runtime.load_program(sys.argv[1], cuda="simulated:2").load_method("forward")
+print(json.dumps(trt_et.runtime.counters()))
+method.execute([torch.ones(5, 8)])
+print(json.dumps(trt_et.runtime.counters()))
+del method
+print(json.dumps(trt_et.runtime.counters()))
+"""
+    done = run_forked(code, programs["dynamic_host"].path, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    unused, loaded, run, freed = map(json.loads, done.stdout.splitlines())
+    assert not any(unused.values())
+    assert "copies_h2d" not in unused  # The GPUs are not chosen yet.
+    assert (loaded["engines"], loaded["partitions"], loaded["contexts"]) == (1, 1, 1)
+    assert loaded["engine_bytes"] > 4 * (8 * 16 + 16 * 4)
+    assert loaded["staging_bytes"] == loaded["live_bytes"] >= 4 * 8 * (8 + 4)
+    assert run["bytes_h2d"] - loaded["bytes_h2d"] == 4 * 5 * 8
+    assert run["bytes_d2h"] - loaded["bytes_d2h"] == 4 * 5 * 4
+    assert run["launches"] - loaded["launches"] == 1
+    assert (freed["engines"], freed["engine_loads"], freed["live_bytes"]) == (0, 1, 0)
 
 
 @pytest.mark.parametrize(("level", "lines"), [(None, 0), ("debug", 1)])

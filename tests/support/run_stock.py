@@ -6,18 +6,26 @@ happened.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 
 import torch
 
 import trt_et.runtime
-from trt_et.runtime.counters import read_counter, read_counters
 
 
 def stats() -> dict | None:
-    found = read_counters()
+    found = trt_et.runtime.counters()
+    if "copies_h2d" not in found:
+        return None
     live = [read_counter(f"live_bytes:{device}") for device in range(16)]
-    return found | {"live": [size for size in live if size is not None]} if found else None
+    return found | {"live": [size for size in live if size is not None]}
+
+
+def read_counter(name: str) -> int | None:
+    value = ctypes.c_uint64()
+    exists = trt_et.runtime.load_plugin().trt_et_counter(name.encode(), ctypes.byref(value)) == 0
+    return value.value if exists else None
 
 
 def run(job: dict) -> dict:

@@ -56,13 +56,13 @@ def make_inputs(
             _random(label, value, shape, generator)
             for label, value, shape in zip(labels, expected, sizes, strict=True)
         ]
-        return lay_out(method, values)
+        return lay_out(method.inputs, values)
     given: list[Any] = []
     for source in sources:
         given += _in_order(source, _read(source), names, len(given))
     _check_count(method, given)
     values = [_convert(*parts) for parts in zip(labels, expected, given, sizes, strict=True)]
-    values = lay_out(method, values)
+    values = lay_out(method.inputs, values)
     check_inputs(method, values)
     return values
 

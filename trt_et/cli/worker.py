@@ -15,7 +15,9 @@ from trt_et.cli.arrays import to_numpy
 from trt_et.cli.inputs import make_inputs
 from trt_et.cli.program import LoadedMethod, Request
 from trt_et.errors import OptionError, TrtEtError
-from trt_et.runtime.counters import read_counters
+from trt_et.runtime import counters
+
+_PER_CALL = ("copies_", "bytes_", "synchronizations", "launches")
 
 
 def perform(request: Request) -> dict[str, Any]:
@@ -55,17 +57,21 @@ def _summary(array: np.ndarray[Any, Any]) -> dict[str, Any]:
 def _bench(request: Request, program: LoadedMethod, inputs: list[Any]) -> dict[str, Any]:
     for _ in range(request.warm_up):
         program(inputs)
-    before = read_counters()
+    before = counters()
     samples = []
     for _ in range(request.repeat):
         begin = time.perf_counter()
         program(inputs)
         samples.append(time.perf_counter() - begin)
-    after = read_counters()
+    after = counters()
     return {
         "load_seconds": program.load_seconds,
         "seconds": samples,
-        "per_call": {name: (after[name] - before[name]) / request.repeat for name in after},
+        "per_call": {
+            name: (after[name] - before[name]) / request.repeat
+            for name in after
+            if name.startswith(_PER_CALL)
+        },
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
         "planned_bytes": {use.device: use.planned_bytes for use in program.method.devices},
     }

@@ -111,6 +111,22 @@ def read_program(pte: bytes | memoryview | mmap, *, verify: bool = True) -> Prog
     return _Reader(data, verify=verify, copied=isinstance(pte, bytes)).program()
 
 
+def read_inputs(pte: bytes | mmap) -> dict[str, tuple[TensorValue | None, ...]]:
+    """Read the inputs of each method, and nothing of its engines; None for one that is no tensor.
+
+    Raises:
+        BlobError: It is no program, truncated or damaged.
+    """
+    data = memoryview(pte)
+    methods: dict[str, tuple[TensorValue | None, ...]] = {}
+    with damaged_tables():
+        for method in _root(data, program_extents(data, len(data))[0]).tables(1):
+            values = method.tables(2)
+            inputs = (_item(values, index, "an input") for index in method.numbers(3, "i"))
+            methods[method.text(0)] = tuple(map(_value, inputs))
+    return methods
+
+
 def _chunks(file: BinaryIO, offset: int, size: int) -> Iterator[memoryview]:
     """Read a part of a file into one buffer, again and again."""
     buffer = memoryview(bytearray(min(size, _CHUNK)))
@@ -168,7 +184,7 @@ class _Reader:
     def _program(self) -> ProgramInfo:
         data = self._data
         size, base, end = program_extents(data, len(data))
-        root = FileTable(data[:size], struct.unpack_from("<I", data)[0], Budget(len(data)))
+        root = _root(data, size)
         segments = []
         for index, table in enumerate(root.tables(4)):
             first, count = table.number(0, "Q"), table.number(1, "Q")
@@ -261,6 +277,10 @@ class _Reader:
             *(backend, specs, size, engine, engine_size, problem, blob, operators, offset),
             names or PartitionNames(),
         )
+
+
+def _root(data: memoryview, size: int) -> FileTable:
+    return FileTable(data[:size], struct.unpack_from("<I", data)[0], Budget(len(data)))
 
 
 def _value(entry: FileTable) -> TensorValue | None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "cmake_folder",
+    "counters",
     "device_count",
     "executorch_lock",
     "is_available",
@@ -51,11 +52,17 @@ _RUNNER: Final = "bin/executor_runner"
 # Only in executorch's wheels for CUDA. The second needs the first.
 _STOCK_CUDA: Final = ("libexecutorch_extension_cuda.so", "libexecutorch_backend_cuda.so")
 _HOW_TO_BUILD: Final = "build it with: pip install . (in the trt-et source tree)"
+_COUNTERS: Final = (
+    *("engines", "engine_loads", "mallocs", "frees"),
+    *(f"{what}_{way}" for what in ("copies", "bytes") for way in ("h2d", "d2h", "d2d", "peer")),
+    *("synchronizations", "launches", "live_bytes"),
+)
 _CUDA_MODE: Final = re.compile(r"real|(simulated|auto)(:([1-9]|1[0-6]))?")
 
 #: Hold this lock around every call that loads or runs a program or a method if several threads use
 #: ``executorch.runtime``. ExecuTorch's bindings replace the process's output streams during each
-#: call, so two simultaneous calls can crash or hang, with any backend.
+#: call, so two simultaneous calls can crash or hang, with any backend. Programs of
+#: ``load_program``, their methods and metadata hold it themselves.
 executorch_lock: Final = threading.RLock()
 
 _lock = threading.Lock()
@@ -102,10 +109,14 @@ def load_program(data: Any, cuda: str | None = None, **options: Any) -> Program:
     Returns:
         The program of ``executorch.runtime``. Its methods raise ``RunError`` with the cause
         (``explained_errors``) where ExecuTorch's raise an error number, and take tensors of any
-        strides: ExecuTorch's copy the memory of an input without a look at its strides.
+        strides: ExecuTorch's copy the memory of an input without a look at its strides. Threads
+        may share them: one call at a time is in ExecuTorch (``executorch_lock``), and a call that
+        waits for the others longer than ten minutes raises ``RunError``. Rename a new version of a
+        file over the old one; writing to a file that is loaded crashes the process or changes its
+        results, because ExecuTorch maps it.
 
     Raises:
-        RunError: ExecuTorch does not load the program.
+        RunError: ExecuTorch does not load the program, or its file changes meanwhile.
         OptionError: As for ``load``.
         PluginError: As for ``load``.
     """
@@ -149,6 +160,38 @@ def status() -> dict[str, Any]:
     library = load_plugin()
     facts: dict[str, Any] = json.loads(_text(library.trt_et_status))
     return {"version": library.trt_et_version().decode(), **facts}
+
+
+def counters() -> dict[str, int]:
+    """Return counts of this process for monitoring; it waits for runs that are going on.
+
+    Returns:
+        ``engines``, loaded now; one that methods share counts once. ``engine_loads``, since the
+        process began. Sums over the partitions that are loaded now (``partitions``):
+        ``engine_bytes``, serialized engines, about the GPU memory of their weights, where a shared
+        engine counts for each partition; ``contexts``, execution contexts; ``scratch_bytes``, GPU
+        memory for activations, as far as it is known; ``staging_bytes``, GPU memory for tensors
+        that an engine cannot use in place; ``graph_launches``, runs of CUDA graphs. Only with
+        simulated GPUs, since the process began: ``copies_h2d``, ``copies_d2h``, ``copies_d2d`` and
+        ``copies_peer``; their bytes, ``bytes_h2d`` and so on; ``mallocs`` and ``frees`` of GPU
+        memory; ``synchronizations``, waits for the GPU; ``launches`` of engines; and
+        ``live_bytes``, the GPU memory allocated now.
+
+    Raises:
+        PluginError: The plugin cannot be loaded.
+    """
+    library = load_plugin()
+    found: dict[str, int] = {}
+    for name in _COUNTERS:
+        value = ctypes.c_uint64()
+        if library.trt_et_counter(name.encode(), ctypes.byref(value)) == 0:
+            found[name] = value.value
+    partitions = json.loads(_text(library.trt_et_describe_engines))
+    for each in partitions:
+        each["scratch_bytes"] = (each["scratch_bytes_per_context"] or 0) * each["contexts"]
+    sums = ("engine_bytes", "contexts", "scratch_bytes", "staging_bytes", "graph_launches")
+    found["partitions"] = len(partitions)
+    return found | {name: sum(each[name] for each in partitions) for name in sums}
 
 
 def last_error() -> str:
@@ -268,6 +311,8 @@ def _open(path: Path, runtime: Path) -> ctypes.CDLL:
     library.trt_et_last_error.restype = ctypes.c_char_p
     library.trt_et_status.restype = ctypes.c_size_t
     library.trt_et_status.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    library.trt_et_describe_engines.restype = ctypes.c_size_t
+    library.trt_et_describe_engines.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     # Other libraries in the process have registered their allocator by now.
     library.trt_et_register_allocator()
     library.trt_et_choose_cuda.argtypes = [ctypes.c_char_p]
@@ -289,7 +334,10 @@ def _open_stock_cuda(folder: Path) -> None:
 
 
 def _text(function: Any) -> str:  # noqa: ANN401
-    length: int = function(None, 0)
-    buffer = ctypes.create_string_buffer(length + 1)
-    function(buffer, len(buffer))
-    return buffer.value.decode(errors="replace")
+    size = 0
+    while True:
+        buffer = ctypes.create_string_buffer(size + 1)
+        length: int = function(buffer, len(buffer))
+        if length <= size:
+            return buffer.value.decode(errors="replace")
+        size = length  # It may grow between two calls.

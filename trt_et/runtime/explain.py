@@ -28,6 +28,7 @@ from trt_et.errors import BlobError, RunError, TrtEtError
 __all__ = ["explained_errors", "wrong_file"]
 
 _FORMAT: Final = "ET12"  # Of programs that ExecuTorch reads.
+_PATIENCE_S = 600
 
 
 @contextlib.contextmanager
@@ -69,6 +70,28 @@ def explained_errors(what: str = "ExecuTorch failed") -> Iterator[None]:
         raise RunError(f"{what}: {error}{reason}{_given(error.__traceback__)}") from error
 
 
+@contextlib.contextmanager
+def in_turn() -> Iterator[None]:
+    """Hold ``executorch_lock``.
+
+    Raises:
+        RunError: Others hold it for ten minutes. The time in which no Python code runs, such as
+            that of an engine build, does not count.
+    """
+    for _ in range(_PATIENCE_S):
+        if trt_et.runtime.executorch_lock.acquire(timeout=1):
+            break
+    else:
+        raise RunError(
+            f"other threads hold trt_et.runtime.executorch_lock for {_PATIENCE_S} s: a call of "
+            "executorch.runtime, or code that holds the lock, does not return"
+        )
+    try:
+        yield
+    finally:
+        trt_et.runtime.executorch_lock.release()
+
+
 def _refused_by_executorch(message: str, traceback: TracebackType | None) -> str:
     """Return the fault in the arguments of the failed call of ``executorch.runtime``.
 
@@ -78,7 +101,8 @@ def _refused_by_executorch(message: str, traceback: TracebackType | None) -> str
         if frame.f_globals.get("__name__") == "executorch.runtime":
             given = frame.f_locals
             if frame.f_code.co_name == "execute" and "set_inputs" in message:
-                return _wrong_inputs(given["self"], given["inputs"])
+                with in_turn():
+                    return _wrong_inputs(given["self"], given["inputs"])
             if frame.f_code.co_name == "load_program" and "data" in given:
                 return wrong_file(given["data"]) or _wrong_data_file(given["data_path"])
     return ""
@@ -118,7 +142,7 @@ def _needs_data(message: str, traceback: TracebackType | None) -> bool:
 def _wrong_inputs(method: Any, inputs: Sequence[Any]) -> str:  # noqa: ANN401
     from trt_et.inspection.reader import DTYPES
 
-    metadata, info = method.metadata, getattr(method, "info", None)
+    metadata, known = method.metadata, getattr(method, "inputs", ())
     count = metadata.num_inputs()
     if len(inputs) != count:
         return f"{len(inputs)} input(s) are given; expected {count}"
@@ -130,7 +154,7 @@ def _wrong_inputs(method: Any, inputs: Sequence[Any]) -> str:  # noqa: ANN401
         except RuntimeError:
             continue  # An input that is no tensor.
         largest, dtype = list(expected.sizes()), DTYPES[expected.dtype()]
-        at_most = "at most " if info and info.inputs[index].is_dynamic else ""
+        at_most = "at most " if known and known[index].is_dynamic else ""
         text = f"input {index} is {_text(value)}; expected {dtype} {at_most}{largest}"
         if not hasattr(value, "dtype") or not hasattr(value, "shape"):
             wrong.append(text)

@@ -7,19 +7,19 @@ from typing import Any
 
 import torch
 
-from trt_et.inspection import MethodInfo
+from trt_et.inspection import TensorValue
 
 
-def lay_out(method: MethodInfo, values: Sequence[Any]) -> list[Any]:
-    """Return the values, each tensor in the dimension order that the method expects."""
+def lay_out(inputs: Sequence[TensorValue | None], values: Sequence[Any]) -> list[Any]:
+    """Return the values, each tensor in the dimension order of the method's input."""
     return [
         _ordered(value, expected.dim_order)
         if expected is not None
         and isinstance(value, torch.Tensor)
         and value.dim() == len(expected.sizes)
         else value
-        for expected, value in zip(method.inputs, values, strict=False)
-    ] + list(values[len(method.inputs) :])
+        for expected, value in zip(inputs, values, strict=False)
+    ] + list(values[len(inputs) :])
 
 
 def _ordered(tensor: torch.Tensor, dim_order: Sequence[int]) -> torch.Tensor:
