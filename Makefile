@@ -35,6 +35,7 @@
 # make docs     the documentation site, in build/site; warnings are errors
 # make notebook run examples/quickstart.ipynb, which is stored with its outputs, in a kernel: build/quickstart.ipynb
 # make bench-llm         a Llama of 1.0 B parameters: benchmarks/results/llm.json. QUICK=1: 12 M, build/llm-quick.json
+# make bench-serving     examples/serving under load: benchmarks/results/serving.json and docs/performance.md; a minute
 # make optimum  optimum-executorch with the recipe "tensorrt", in an environment of its own: build/optimum
 # make policies robot policies of lerobot, in an environment of its own: build/policies
 # make wheel    a wheel for other machines, in dist: manylinux, by auditwheel; ExecuTorch's libraries stay in its own wheel
@@ -71,7 +72,7 @@ JOBS ?= 2
 PROGRAMS ?= 2000
 SEED ?= 0
 
-.PHONY: check test-long demo-size models onnx peer-tests docs matrix notebook optimum policies check-interface check-bindings networks random-programs zoo reliability reliability-long build-asan build-tsan build-hard-use bench-aot bench-engines bench-llm bench-runtime coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
+.PHONY: check test-long demo-size models onnx peer-tests docs matrix notebook optimum policies check-interface check-bindings networks random-programs zoo reliability reliability-long build-asan build-tsan build-hard-use bench-aot bench-engines bench-llm bench-runtime bench-serving coverage demo fuzz-blob gpu-kit test test-aarch64 test-native test-native-tsan lint wheel wheel-aarch64 clean setup
 
 setup: $(INSTALLED)
 
@@ -288,6 +289,9 @@ $(BENCH): $(INSTALLED)
 bench-engines: $(BENCH)
 	$(BIN)/python -m benchmarks.engines $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 	$(if $(QUICK),,$(BIN)/python -m benchmarks.plots)
+
+bench-serving: $(INSTALLED)
+	$(BIN)/python -m benchmarks.serving
 
 bench-llm: $(INSTALLED)
 	$(BIN)/python -m benchmarks.llm $(if $(QUICK),--quick)

@@ -15,6 +15,7 @@ from benchmarks.engines.operators import differing
 from benchmarks.engines.page import TITLES, engines_table, with_table
 from benchmarks.gpu.models import half_model
 from benchmarks.gpu.page import times_table
+from benchmarks.serving import RUNS, serving_text
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results"
@@ -110,6 +111,12 @@ def test_the_page_has_the_table_of_the_results():
     models = json.loads((RESULTS / "engines.json").read_text())["models"]
     assert list(models) == list(MODELS) == list(TITLES)
     assert engines_table(models) in (ROOT / "docs/performance.md").read_text()
+
+
+def test_the_page_has_the_table_of_the_load_runs():
+    results = json.loads((RESULTS / "serving.json").read_text())
+    assert [(run["clients"], run["bad"]) for run in results["runs"]] == list(RUNS)
+    assert serving_text(results) in (ROOT / "docs/performance.md").read_text()
 
 
 def test_networks_whose_kernels_and_bytes_are_nearly_equal_are_left_out():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from benchmarks.engines.goals import Models, best_peer, figure_of
+from benchmarks.figures import with_text
 from tests.support.markdown import table
 
 TITLES = {
@@ -31,8 +31,6 @@ COLUMNS = {
 }
 """Key of a figure -> its name, its unit, and how it is written."""
 
-_BEGIN, _END = "<!-- From benchmarks/results/engines.json: begin -->", "<!-- end -->"
-
 
 def engines_table(models: Models) -> str:
     """The table: for each model and figure, ours and the best other way's."""
@@ -55,8 +53,4 @@ def _row(model: str, ways: Any) -> list[str]:
 
 def with_table(page: str, models: Models) -> str:
     """Return the page with the table between its two marks replaced."""
-    parts = re.compile(f"({re.escape(_BEGIN)}\n).*?({re.escape(_END)})", re.DOTALL)
-    replaced, count = parts.subn(lambda m: f"{m[1]}{engines_table(models)}{m[2]}", page)
-    if count != 1:
-        raise ValueError(f"the page has {count} places for the table of engines; expected one")
-    return replaced
+    return with_text(page, "engines.json", engines_table(models))
