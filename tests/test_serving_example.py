@@ -67,7 +67,7 @@ def server(programs, tmp_path_factory) -> Iterator[Running]:
     model.write_bytes(programs[0].read_bytes())
     with served(model, folder / "log", RELOAD_SECONDS="0.1") as (_, port):
         running = Running(port, model)
-        assert running.get("/health/ready") == (200, "ok")  # Waits in the queue of the socket.
+        assert running.get("/health") == (200, "ok")  # Waits in the queue of the socket.
         yield running
 
 
@@ -92,7 +92,6 @@ def test_right_requests_are_answered_and_wrong_ones_refused(server):
     assert server.metric("trt_et_engines ") == 1
     assert server.metric("trt_et_launches") == found.statuses[200] + 3  # The warm-up.
     assert server.metric("process_resident_memory_bytes") - before < 64 << 20
-    assert server.get("/health/live") == (200, "ok")
     assert server.get("/predict")[0] == 405
 
 
@@ -112,7 +111,7 @@ def test_right_requests_are_answered_and_wrong_ones_refused(server):
 def test_a_request_of_an_odd_form_is_refused(server, body):
     status, reason = server.ask(body)
     assert (status, bool(reason)) == (400, True)
-    assert server.get("/health/ready") == (200, "ok")
+    assert server.get("/health") == (200, "ok")
 
 
 def test_numbers_that_are_not_finite_come_back_as_null(server):
@@ -158,7 +157,7 @@ def test_a_damaged_file_leaves_the_old_version_in_place(server, programs):
         put(server.model.parent / "damaged", server.model)
         wait_for(lambda n=number: server.metric('reloads_total{result="failed"}') == n)
         assert server.ask(body) == before
-        assert server.get("/health/ready") == (200, "ok")
+        assert server.get("/health") == (200, "ok")
 
 
 def wait_for(condition, seconds: float = 30) -> None:

@@ -123,15 +123,9 @@ async def predict(request: Request) -> Response:
     return answer
 
 
-@app.get("/health/live")
-async def live() -> Response:
-    """Answer while the process does."""
-    return Response("ok")
-
-
-@app.get("/health/ready")
-async def ready(request: Request) -> Response:
-    """Say whether the program runs; a server whose GPU is lost should be restarted."""
+@app.get("/health")
+async def health(request: Request) -> Response:
+    """Say whether the program runs; if it does not, the process must be restarted."""
     problem = request.app.state.server.problem
     return Response(problem or "ok", 503 if problem else 200)
 
