@@ -14,6 +14,7 @@ from tests.support.cli.sample_programs import program
 from tests.support.sampled import sampled
 from trt_et.errors import BlobError
 from trt_et.inspection import inspect_program
+from trt_et.inspection.reader import read_inputs
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,7 @@ from trt_et.inspection import inspect_program
 def test_values_calls_memory_and_delegates_are_those_of_executorch(kind):
     pte = program(kind)
     (ours,) = inspect_program(pte)
+    assert read_inputs(pte) == {ours.name: ours.inputs}
     restored = deserialize_pte_binary(pte).program
     (theirs,) = restored.execution_plan
     assert ours.name == theirs.name
@@ -76,6 +78,9 @@ def test_damaged_and_truncated_files_are_refused():
     ):
         with pytest.raises(BlobError, match=match):
             inspect_program(data)
+    for data in (b"\xff\xff\xff\x7fET12", program("rtx")[:-200], b""):
+        with pytest.raises(BlobError):
+            read_inputs(data)
 
 
 def test_tables_that_share_their_parts_are_not_read_forever():
@@ -93,5 +98,6 @@ def test_tables_that_share_their_parts_are_not_read_forever():
     data += struct.pack("<iI", root - 8, methods - root - 4) + vector(methods, method)
     data += struct.pack("<iI", method - 8, values - method - 4) + vector(values, value)
     data += struct.pack("<iHH", -4, 4, 4)
-    with pytest.raises(BlobError, match="too often"):
-        inspect_program(data)
+    for read in (inspect_program, read_inputs):
+        with pytest.raises(BlobError, match="too often"):
+            read(data)

@@ -218,7 +218,7 @@ def _compare(request: Request, model: EagerModel) -> Comparison:
     if request.per_partition:  # Before the model is called, which may change its state.
         exported = export_module(request.eager, model)
         engines = compare_partitions(request, program.method, exported, inputs)
-    given = lay_out(program.method, inputs)
+    given = lay_out(program.method.inputs, inputs)
     try:
         check_inputs(program.method, given)
     except OptionError as error:

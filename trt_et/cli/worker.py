@@ -17,8 +17,6 @@ from trt_et.cli.program import LoadedMethod, Request
 from trt_et.errors import OptionError, TrtEtError
 from trt_et.runtime import counters
 
-_PER_CALL = ("copies_", "bytes_", "synchronizations", "launches")
-
 
 def perform(request: Request) -> dict[str, Any]:
     """Do a task in this process, and return its answer."""
@@ -67,11 +65,7 @@ def _bench(request: Request, program: LoadedMethod, inputs: list[Any]) -> dict[s
     return {
         "load_seconds": program.load_seconds,
         "seconds": samples,
-        "per_call": {
-            name: (after[name] - before[name]) / request.repeat
-            for name in after
-            if name.startswith(_PER_CALL)
-        },
+        "per_call": {name: (after[name] - before[name]) / request.repeat for name in after},
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
         "planned_bytes": {use.device: use.planned_bytes for use in program.method.devices},
     }

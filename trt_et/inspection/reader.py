@@ -118,13 +118,15 @@ def read_inputs(pte: bytes | mmap) -> dict[str, tuple[TensorValue | None, ...]]:
         BlobError: It is no program, truncated or damaged.
     """
     data = memoryview(pte)
-    methods: dict[str, tuple[TensorValue | None, ...]] = {}
+    found: dict[str, tuple[TensorValue | None, ...]] = {}
     with damaged_tables():
-        for method in _root(data, program_extents(data, len(data))[0]).tables(1):
+        size, *_ = program_extents(data, len(data))
+        root = FileTable(data[:size], struct.unpack_from("<I", data)[0], Budget(len(data)))
+        for method in root.tables(1):
             values = method.tables(2)
             inputs = (_item(values, index, "an input") for index in method.numbers(3, "i"))
-            methods[method.text(0)] = tuple(map(_value, inputs))
-    return methods
+            found[method.text(0)] = tuple(map(_value, inputs))
+    return found
 
 
 def _chunks(file: BinaryIO, offset: int, size: int) -> Iterator[memoryview]:
@@ -184,7 +186,7 @@ class _Reader:
     def _program(self) -> ProgramInfo:
         data = self._data
         size, base, end = program_extents(data, len(data))
-        root = _root(data, size)
+        root = FileTable(data[:size], struct.unpack_from("<I", data)[0], Budget(len(data)))
         segments = []
         for index, table in enumerate(root.tables(4)):
             first, count = table.number(0, "Q"), table.number(1, "Q")
@@ -277,10 +279,6 @@ class _Reader:
             *(backend, specs, size, engine, engine_size, problem, blob, operators, offset),
             names or PartitionNames(),
         )
-
-
-def _root(data: memoryview, size: int) -> FileTable:
-    return FileTable(data[:size], struct.unpack_from("<I", data)[0], Budget(len(data)))
 
 
 def _value(entry: FileTable) -> TensorValue | None:

@@ -75,17 +75,15 @@ def in_turn() -> Iterator[None]:
     """Hold ``executorch_lock``.
 
     Raises:
-        RunError: Others hold it for ten minutes. The time in which no Python code runs, such as
-            that of an engine build, does not count.
+        RunError: Others hold it for ten minutes, without the time in which no Python code runs,
+            such as that of an engine build.
     """
     for _ in range(_PATIENCE_S):
         if trt_et.runtime.executorch_lock.acquire(timeout=1):
             break
     else:
-        raise RunError(
-            f"other threads hold trt_et.runtime.executorch_lock for {_PATIENCE_S} s: a call of "
-            "executorch.runtime, or code that holds the lock, does not return"
-        )
+        what = f"other threads hold trt_et.runtime.executorch_lock for {_PATIENCE_S} s"
+        raise RunError(f"{what}: a call of executorch.runtime, or code with the lock, goes on")
     try:
         yield
     finally:

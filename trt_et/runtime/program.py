@@ -32,9 +32,9 @@ class _InTurn:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         function = getattr(self._bound, name)
 
-        def call(*arguments: Any) -> Any:  # noqa: ANN401
+        def call(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
             with in_turn():
-                found = function(*arguments)
+                found = function(*arguments, **named)
             bound = isinstance(found, ExecuTorchMethod | MethodMeta | TensorInfo)
             return _InTurn(found) if bound else found
 
