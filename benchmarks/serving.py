@@ -56,7 +56,15 @@ def measure_run(port: int, pid: int, seconds: float, clients: int, bad: float) -
 
 def serving_text(results: dict[str, Any]) -> str:
     """The table of the page, and where it was measured."""
-    head = ["clients", "wrong requests", "requests/s", "p50, ms", "p99, ms", "memory, MB", "growth"]
+    head = [
+        "clients",
+        "wrong requests",
+        "requests/s",
+        "p50, ms",
+        "p99, ms",
+        "memory, MB",
+        "growth, MB",
+    ]
     rows = [
         [
             f"{run['clients']}",

@@ -186,7 +186,7 @@ def counters() -> dict[str, int]:
         value = ctypes.c_uint64()
         if library.trt_et_counter(name.encode(), ctypes.byref(value)) == 0:
             found[name] = value.value
-    partitions = json.loads(_text(library.trt_et_describe_engines))
+    partitions = json.loads(_text(library.trt_et_describe_engines) or "[]")
     for each in partitions:
         each["scratch_bytes"] = (each["scratch_bytes_per_context"] or 0) * each["contexts"]
     sums = ("engine_bytes", "contexts", "scratch_bytes", "staging_bytes", "graph_launches")
