@@ -29,12 +29,12 @@ def test_threads_serve_right_and_refuse_wrong_requests(programs, tmp_path, share
     module = "tests.support.run_serving_threads"
     code = f"import runpy; runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
     path = programs["dynamic_host"].path
-    done = run_forked(code, path, 2, *share, cwd=tmp_path, env=environment(OMP_NUM_THREADS="1"))
+    done = run_forked(code, path, 1, *share, cwd=tmp_path, env=environment(OMP_NUM_THREADS="1"))
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["alive"] == 0
     assert found["counts"].keys() == {"right", "refused"}, found["counts"]
-    assert min(found["counts"].values()) > 100
+    assert min(found["counts"].values()) > 50
     assert found["grown_bytes"] < 16 << 20
     assert (found["during"]["partitions"] == 1) == bool(share)
     assert found["after"]["partitions"] == 1
