@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -38,17 +37,6 @@ def write(output: Path, command: str, goals: dict[str, Figure], **more: Any) -> 
     result = {"machine": machine(), "command": command, **more, "goals": goals}
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(result, indent=2) + "\n")
-
-
-def with_text(page: str, results: str, text: str) -> str:
-    """Return a page with the text between the two marks of a file of results replaced."""
-    begin = re.escape(f"<!-- From benchmarks/results/{results}: begin -->\n")
-    replaced, count = re.subn(
-        f"({begin}).*?(<!-- end -->)", lambda m: f"{m[1]}{text}{m[2]}", page, flags=re.DOTALL
-    )
-    if count != 1:
-        raise ValueError(f"the page has {count} places for {results}; expected one")
-    return replaced
 
 
 def machine() -> dict[str, Any]:

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import matplotlib as mpl
 
+from benchmarks import pages
 from benchmarks.engines.goals import best_peer, figure_of
-from benchmarks.engines.page import COLUMNS, TITLES, with_table
+from benchmarks.engines.page import COLUMNS, TITLES
 
 mpl.use("Agg")
 mpl.rcParams["svg.hashsalt"] = "trt-et"  # The same results give the same file.
@@ -95,10 +96,9 @@ def plot_engines(models: dict[str, Any]) -> Any:
 
 
 def main() -> None:
-    """Write the pictures and the table of engines into ``docs``."""
+    """Write the pictures into ``docs/images``, and the numbers into the pages."""
+    pages.main()
     engines = json.loads((_ROOT / "benchmarks/results/engines.json").read_text())["models"]
-    page = _ROOT / "docs/performance.md"
-    page.write_text(with_table(page.read_text(), engines))
     results = json.loads((_ROOT / "benchmarks/results/aot.json").read_text())
     coverage = json.loads((_ROOT / "docs/coverage.json").read_text())
     images = _ROOT / "docs/images"

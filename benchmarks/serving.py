@@ -5,21 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from benchmarks.figures import machine, with_text
+from benchmarks import pages
+from benchmarks.figures import machine
 from examples.serving.client import load, percentile
 from examples.serving.export import export
-from tests.support.markdown import table
 from tests.support.served_example import served
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/serving.json"
-PAGE = ROOT / "docs/performance.md"
 RUNS = ((1, 0.0), (4, 0.0), (16, 0.0), (4, 0.5))
 """Clients, and the share of wrong requests."""
 
@@ -54,37 +52,8 @@ def measure_run(port: int, pid: int, seconds: float, clients: int, bad: float) -
     }
 
 
-def serving_text(results: dict[str, Any]) -> str:
-    """The table of the page, and where it was measured."""
-    head = [
-        "clients",
-        "wrong requests",
-        "requests/s",
-        "p50, ms",
-        "p99, ms",
-        "memory, MB",
-        "growth, MB",
-    ]
-    rows = [
-        [
-            f"{run['clients']}",
-            f"{run['bad']:.0%}" if run["bad"] else "none",
-            f"{run['requests_per_second']:.0f}",
-            f"{run['p50_ms']:.1f}",
-            f"{run['p99_ms']:.1f}",
-            f"{run['rss_bytes'] / 1e6:.0f}",
-            f"{run['grown_bytes'] / 1e6:.1f}",
-        ]
-        for run in results["runs"]
-    ]
-    facts, seconds = results["machine"], results["seconds"]
-    where = f"{facts['cores']} cores of an {facts['cpu']}, {seconds:.0f} seconds each"
-    where = f"{where}; load average {results['load_average']:.1f} before the runs."
-    return "\n".join([*table(head, rows), "", where]) + "\n"
-
-
 def main() -> None:
-    """Measure, and write the results and the page."""
+    """Measure, and write the results and the pages."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=10)
     load_average = round(os.getloadavg()[0], 1)
@@ -92,8 +61,7 @@ def main() -> None:
     facts = {"machine": machine(), "command": "make bench-serving", "load_average": load_average}
     results = facts | results
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
-    PAGE.write_text(with_text(PAGE.read_text(), RESULTS.name, serving_text(results)))
-    sys.stdout.write(serving_text(results))
+    pages.main()
 
 
 if __name__ == "__main__":

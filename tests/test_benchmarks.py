@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import re
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,10 @@ import torch
 from benchmarks.engines.goals import engine_goals
 from benchmarks.engines.models import MODELS
 from benchmarks.engines.operators import differing
-from benchmarks.engines.page import TITLES, engines_table, with_table
+from benchmarks.engines.page import TITLES, engines_table
 from benchmarks.gpu.models import half_model
-from benchmarks.gpu.page import times_table
-from benchmarks.serving import RUNS, serving_text
+from benchmarks.pages import PAGES, filled
+from benchmarks.serving import RUNS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results"
@@ -101,22 +102,64 @@ def test_the_table_of_engines_marks_where_ours_needs_less():
     assert rows[1] == f"| {TITLES['bert_dynamic']} | 12 | 10 | - | - | - | - |"
 
 
-def test_the_page_without_a_place_for_the_table_is_refused():
-    with pytest.raises(ValueError, match="0 places"):
-        with_table("# Performance\n", ENGINES)
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_has_the_numbers_of_the_results(name):
+    """``python -m benchmarks.pages`` writes them."""
+    page = (ROOT / name).read_text()
+    assert filled(page) == page
 
 
-def test_the_page_has_the_table_of_the_results():
-    """``python -m benchmarks.plots`` writes it."""
+# Measured, and not a version, a limit of an option or a size of an example.
+MEASURED = re.compile(
+    r"(?<![\w.])\d[\d.,]*(?:\s*(?:\u00b5s|us|ms)\b| (?:seconds?|minutes|kernels|times as)\b| [MG]B\b| %)"
+)
+NOT_A_RESULT = {
+    "README.md": {"6.3 GB", "1.9 GB", "5 minutes", "24 kernels"},  # pip's downloads; a picture
+    "docs/performance.md": {"100 MB"},  # the size of a file
+    "docs/gpu.md": {"2 %"},  # a tolerance
+}
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name != "docs/roadmap.md"])
+def test_a_measured_number_of_a_page_stands_between_marks(name):
+    page = (ROOT / name).read_text()
+    own = re.sub(r"<!-- = .*?<!-- end -->", "", page, flags=re.DOTALL)
+    own = re.sub(r"```.*?```|`[^`\n]*`", "", own, flags=re.DOTALL)
+    assert set(MEASURED.findall(own)) == NOT_A_RESULT.get(name, set())
+
+
+@pytest.mark.parametrize(
+    ("mark", "reason"),
+    [
+        ("aot/goals/P999/value .2f", "P999"),
+        ("nowhere/goals .2f", "nowhere"),
+        ("aot/goals .2f", "aot/goals"),
+        ("no_such_table", "no_such_table"),
+    ],
+)
+def test_a_mark_that_names_no_number_is_refused(mark, reason):
+    with pytest.raises(ValueError, match=reason):
+        filled(f"It takes <!-- = {mark} -->1<!-- end --> s.")
+
+
+def test_a_mark_without_an_end_is_refused():
+    with pytest.raises(ValueError, match="no <!-- end -->"):
+        filled("It takes <!-- = aot/goals/P1/value .2f -->1 s.")
+
+
+def test_a_number_is_divided_and_written_between_its_marks():
+    mark = "<!-- = h200/times/models/llama/ours/done_us .2f/1000 -->"
+    assert filled(f"{mark}9<!-- end --> ms") == f"{mark}0.06<!-- end --> ms"
+
+
+def test_the_engines_of_all_models_are_on_the_page():
     models = json.loads((RESULTS / "engines.json").read_text())["models"]
     assert list(models) == list(MODELS) == list(TITLES)
-    assert engines_table(models) in (ROOT / "docs/performance.md").read_text()
 
 
-def test_the_page_has_the_table_of_the_load_runs():
+def test_the_load_runs_are_those_of_the_benchmark():
     results = json.loads((RESULTS / "serving.json").read_text())
     assert [(run["clients"], run["bad"]) for run in results["runs"]] == list(RUNS)
-    assert serving_text(results) in (ROOT / "docs/performance.md").read_text()
 
 
 def test_networks_whose_kernels_and_bytes_are_nearly_equal_are_left_out():
@@ -129,22 +172,6 @@ def test_networks_whose_kernels_and_bytes_are_nearly_equal_are_left_out():
     assert list(differing("gather", failed)) == [
         ["gather", "float16", "onnx_parser: UnsupportedOperator: gather"]
     ]
-
-
-def test_times_are_divided_by_those_of_ours_and_errors_are_shown(tmp_path):
-    output = tmp_path / "times.json"
-    times = {
-        "ours": {"done_us": 200.0},
-        "eager": {"done_us": 1000.0},
-        "eager_graph": {"error": "RuntimeError: capture"},
-        "compile_graph": {"done_us": 500.0},
-        "compile_default": {"error": "not run: the deadline was over"},
-    }
-    output.write_text(json.dumps({"models": {"unet": times}}))
-    (tmp_path / "unet.json").write_text(json.dumps(facts(8, 1_500_000, 1_000_000)))
-    row = times_table(output, tmp_path).splitlines()[2]
-    cells = ["8", "2.5", "0.200", "1.000", "failed", "0.500", "-", "2.50"]
-    assert row == f"| {TITLES['unet']} | {' | '.join(cells)} |"
 
 
 def test_weights_of_timed_models_compress_and_are_finite_and_unequal():

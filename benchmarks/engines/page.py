@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.engines.goals import Models, best_peer, figure_of
-from benchmarks.figures import with_text
 from tests.support.markdown import table
 
 TITLES = {
@@ -51,6 +51,23 @@ def _row(model: str, ways: Any) -> list[str]:
     return cells
 
 
-def with_table(page: str, models: Models) -> str:
-    """Return the page with the table between its two marks replaced."""
-    return with_text(page, "engines.json", engines_table(models))
+def summary(models: Models, times: Mapping[str, Any]) -> str:
+    """A table of some models: kernels, traffic, and milliseconds on an H200."""
+    head = ("model, in float16", "kernels of a call", "best other way to TensorRT")
+    more = ("megabytes that a call moves", "best other way", "one call on an H200, ms")
+    last = "eager PyTorch in a CUDA graph there, ms"
+    rows = []
+    for name in ("mobilenet_v3", "resnet18", "bert_mini", "detr", "vit_tiny"):
+        counts = [cell.strip("*") for cell in _row(name, models[name])[1:5]]
+        found = [f"{times[name][way]['done_us'] / 1000:.3f}" for way in ("ours", "eager_graph")]
+        rows.append([TITLES[name], *counts, *found])
+    return "\n".join(table((*head, *more, last), rows)) + "\n"
+
+
+def beside_the_best(model: str, models: Models) -> str:
+    """A model's kernels and traffic in words."""
+    kernels, best_kernels, moved, best_moved = _row(model, models[model])[1:5]
+    return (
+        f"{kernels} and {moved} MB; the better of TensorRT's ONNX parser and Torch-TensorRT: "
+        f"{best_kernels} and {best_moved} MB"
+    ).replace("*", "")

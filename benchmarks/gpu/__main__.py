@@ -2,7 +2,6 @@
 
     python -m benchmarks.gpu export FOLDER             programs; needs no GPU
     python -m benchmarks.gpu run FOLDER OUTPUT.json --probe GPU_PROBE
-    python -m benchmarks.gpu table OUTPUT.json FOLDER  prints a Markdown table
 
 ``run`` needs neither trt-et nor ExecuTorch, but PyTorch, timm, torchvision and transformers.
 """
@@ -10,7 +9,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 
@@ -36,16 +34,13 @@ def main() -> None:
     run.add_argument("--deadline", type=float, default=150, help="seconds; the rest is not run")
     for verb in (export, run):
         verb.add_argument("--only", nargs="+", metavar="MODEL", choices=MODELS)
-    table = verbs.add_parser("table")
-    table.add_argument("output", type=Path)
-    table.add_argument("folder", type=Path)
     options = parser.parse_args()
 
     if options.verb == "export":
         from benchmarks.gpu.export import export as export_programs
 
         export_programs(options.folder, options.only or MODELS)
-    elif options.verb == "run":
+    else:
         from benchmarks.gpu.measure import Plan, measure
 
         plan = Plan(
@@ -59,10 +54,6 @@ def main() -> None:
             deadline=start + options.deadline,
         )
         measure(plan)
-    else:
-        from benchmarks.gpu.page import times_table
-
-        sys.stdout.write(times_table(options.output, options.folder))
 
 
 if __name__ == "__main__":

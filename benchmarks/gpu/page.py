@@ -1,48 +1,85 @@
-"""A Markdown table of the times."""
+"""What the pages say of the answers of a GPU."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.engines.goals import figure_of
 from benchmarks.engines.page import TITLES
-from benchmarks.gpu.ways import WAYS
 from tests.support.markdown import table
 
-_HEAD = ("model", "kernels", "MB moved", "trt-et ms", "eager", "eager, CUDA graph")
-_COMPILED = ("compile, CUDA graphs", "compile", "least other / trt-et")
+Answers = dict[str, Any]
 
 
-def times_table(output: Path, folder: Path) -> str:
-    """Host milliseconds of a call until the GPU is done; ``-`` is unknown, ``failed`` an error.
-
-    Args:
-        output: What ``run`` wrote.
-        folder: What ``export`` wrote.
-    """
-    models = json.loads(output.read_text())["models"]
-    rows = [_row(name, ways, _facts(folder / f"{name}.json")) for name, ways in models.items()]
-    return "\n".join(table(_HEAD + _COMPILED, rows)) + "\n"
-
-
-def _facts(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    return found
+def static_times(models: Answers) -> str:
+    """Milliseconds of models whose sizes are fixed, so that both sides ran the same ones."""
+    head = ("model", "trt-et", "trt-et, no graph", "eager PyTorch in a CUDA graph", "ratio")
+    rows = []
+    for name, ways in _static(models):
+        keys = ("ours", "ours_without_graphs", "eager_graph")
+        times = [f"{ways[key]['done_us'] / 1000:.3f}" for key in keys]
+        rows.append([TITLES[name], *times, f"{_ratio(ways):.2f}"])
+    return "\n".join(table(head, rows)) + "\n"
 
 
-def _row(name: str, ways: dict[str, Any], facts: dict[str, Any]) -> list[str]:
-    kernels, moved = (figure_of(facts, key) for key in ("kernels", "moved_bytes"))
-    traffic = "-" if moved is None else f"{moved / 1e6:.1f}"
-    others = [ways[way]["done_us"] for way in WAYS if "done_us" in ways.get(way, {})]
-    mine = ways.get("ours", {}).get("done_us")
-    ratio = f"{min(others) / mine:.2f}" if mine and others else "-"
-    times = [_milliseconds(ways.get(way)) for way in ("ours", *WAYS)]
-    return [TITLES[name], "-" if kernels is None else str(kernels), traffic, *times, ratio]
+def graph_ratios(models: Answers) -> str:
+    """The time of eager PyTorch in a CUDA graph over ours: of models that we make faster, and not."""
+    ratios = {name: _ratio(ways) for name, ways in _static(models)}
+    faster = [ratio for ratio in ratios.values() if ratio > 1]
+    others = ", ".join(f"{TITLES[n]} {r:.1f}" for n, r in ratios.items() if r <= 1)
+    return f"{_span(faster)} for {len(faster)} models; {others}"
 
 
-def _milliseconds(found: dict[str, Any] | None) -> str:
-    if found is None or str(found.get("error", "")).startswith("not run"):
-        return "-"
-    return f"{found['done_us'] / 1000:.3f}" if "done_us" in found else "failed"
+def _static(models: Answers) -> Iterator[tuple[str, Answers]]:
+    return ((name, ways) for name, ways in models.items() if "done_us" in ways.get("ours", {}))
+
+
+def _ratio(ways: Answers) -> float:
+    return float(ways["eager_graph"]["done_us"] / ways["ours"]["done_us"])
+
+
+def first_loads(answers: Answers) -> str:
+    """Seconds of loads whose kernels were not compiled yet."""
+    return _span(
+        [m["ours"]["load_us"] / 1e6 for m in answers["times_of_dynamic_sizes"]["models"].values()]
+    )
+
+
+def costs_of_a_call(answers: Answers) -> str:
+    """Microseconds until a call returns, beside the bare API: a row for each kind of engine."""
+    head = ("engine of", "library", "more than the bare API", "bare API", "in a CUDA graph, in all")
+    kinds = {"pair": "an addition", "line": "one layer", "deep": "60 layers"}
+    rows = []
+    for part in ("kernels", "tensorrt_rtx"):
+        library = "the tests' own" if part == "kernels" else "TensorRT-RTX 1.6.1"
+        for kind, title in kinds.items():
+            found = answers[part]["answers"]["costs"][
+                f"a_call_is_timed_beside_the_bare_api[{kind}]"
+            ]
+            plain = found["us_without_graphs"]
+            over = found["ratios"]["P13_us_over_bare"]
+            queued = found["us_with_graphs"]["delegate_queued"]
+            rows.append(
+                [title, library, f"{over:.1f}", f"{plain['bare_queued']:.1f}", f"{queued:.1f}"]
+            )
+    return "\n".join(table(head, rows)) + "\n"
+
+
+def operators(answers: Answers) -> str:
+    """Networks of a few operators: how many were compared, wrong, and built anew."""
+    before, after = (
+        list(answers[k]["answers"].values()) for k in ("operators_before", "operators")
+    )
+    wrong = [name for part in before for name in part["wrong"]]
+    lost = [name for name in wrong if name.removeprefix("any_batch_").startswith("linear_")]
+    count, again = (sum(part["networks"] for part in run) for run in (before, after))
+    return (
+        f"{count - len(wrong)} of {count} networks equaled eager; {len(lost)} lost the bias of a linear "
+        f"layer, and {len(wrong) - len(lost)} have more than one right answer. "
+        f"{again - sum(len(part['wrong']) for part in after)} of {again} that were built anew, with "
+        "another kernel, equaled eager"
+    )
+
+
+def _span(values: list[float]) -> str:
+    return f"{min(values):.1f} to {max(values):.1f}"

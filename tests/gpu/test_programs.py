@@ -81,8 +81,6 @@ def test_an_engine_is_built_at_load_and_equals_eager(name, setup, record, skip, 
         (library,) = Path(spec.origin).parent.glob("capi/libonnxruntime.so.*")
         variables["TRT_ET_ONNXRUNTIME_LIBRARY"] = str(library)
         del variables["TRT_ET_TENSORRT_LIBRARY"]
-    elif ".so.8" in Path(setup.library).name:
-        skip("TensorRT 8 builds no engines of networks")
     (model,) = (m for m in read_kit(Path(setup.models), "onnx") if m.name == name)
     folder = ["--engine_folder", tmp_path / "engines"]
     run_in_executor_runner(setup, model, variables, record, tmp_path, *folder, timeout=400)
