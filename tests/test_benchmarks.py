@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import lzma
 import re
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
 from benchmarks.engines.goals import engine_goals
-from benchmarks.engines.models import MODELS
+from benchmarks.engines.models import MODELS, Model
 from benchmarks.engines.operators import differing
 from benchmarks.engines.page import TITLES, engines_table
-from benchmarks.gpu.models import half_model
+from benchmarks.gpu import page as gpu_page
+from benchmarks.gpu.models import described, half_model
+from benchmarks.gpu.ways import WAYS, Cpu, difference, outputs_of, prepare, times
 from benchmarks.pages import PAGES, filled
 from benchmarks.serving import RUNS
 
@@ -111,7 +114,8 @@ def test_a_page_has_the_numbers_of_the_results(name):
 
 # Measured, and not a version, a limit of an option or a size of an example.
 MEASURED = re.compile(
-    r"(?<![\w.])\d[\d.,]*(?:\s*(?:\u00b5s|us|ms)\b| (?:seconds?|minutes|kernels|times as)\b| [MG]B\b| %)"
+    r"(?<![\w.])\d[\d.,]*(?:\s*(?:\u00b5s|us|ms)\b"
+    r"| (?:seconds?|minutes|kernels|times as)\b| [MG]B\b| %)"
 )
 NOT_A_RESULT = {
     "README.md": {"6.3 GB", "1.9 GB", "5 minutes", "24 kernels"},  # pip's downloads; a picture
@@ -180,3 +184,80 @@ def test_weights_of_timed_models_compress_and_are_finite_and_unequal():
     together = b"".join(weights)
     assert len(lzma.compress(together)) < len(together) / 10
     assert torch.frombuffer(bytearray(together), dtype=torch.float16).isfinite().all()
+
+
+class Waits:
+    """A device on which each wait takes as many seconds as are given, on a clock of its own."""
+
+    def __init__(self, seconds: list[float]) -> None:
+        self.now, self.seconds = 0.0, [0.0, *seconds]
+
+    def wait(self) -> None:
+        self.now += self.seconds.pop(0)
+
+
+def test_times_have_a_median_and_the_slowest_of_a_hundred(monkeypatch):
+    device = Waits([float(n) for n in range(1, 101)])
+    monkeypatch.setattr(time, "perf_counter", lambda: device.now)
+    found = times(lambda: None, 100, 1e9, device.wait)
+    assert found["done_us_p50"] == pytest.approx(50e6)
+    assert found["done_us_p99"] == pytest.approx(99e6)
+    assert (found["queued_us_p99"], found["rounds"]) == (0, 100)
+
+
+def test_no_call_begins_after_the_seconds_of_a_timing(monkeypatch):
+    device = Waits([2.0] * 100)
+    monkeypatch.setattr(time, "perf_counter", lambda: device.now)
+    assert times(lambda: None, 100, 5.0, device.wait)["rounds"] == 3
+
+
+def test_a_difference_is_the_worst_outputs_share_of_its_norm():
+    like = [torch.tensor([3.0, 4.0]), torch.ones(4)]
+    assert difference([like[0], like[1] + 0.5], like) == pytest.approx(0.5)
+    with pytest.raises(ValueError, match="not finite"):
+        difference([like[0] * float("nan"), like[1]], like)
+    with pytest.raises(ValueError, match="expected"):
+        difference(like[:1], like)
+
+
+@pytest.mark.parametrize("way", ["eager", "eager_graph", "eager_graph_channels_last"])
+def test_a_way_of_pytorch_returns_what_eager_returns(way):
+    model = Model(torch.nn.Conv2d(3, 4, 3), (torch.randn(1, 3, 8, 8),))
+    with torch.inference_mode():
+        (found,) = outputs_of(prepare(WAYS[way], model, Cpu()))
+        torch.testing.assert_close(found, model.module(*model.inputs))
+    assert found.is_contiguous(memory_format=torch.channels_last) == ("last" in way)
+
+
+def test_inputs_are_random_and_the_same_each_time():
+    first, second = (half_model("bert_masked", batch=3) for _ in range(2))
+    assert described(first.inputs) == described(second.inputs)
+    tokens, mask = first.inputs
+    assert tokens.shape == mask.shape == (3, 128)
+    assert (mask.sum(1) == 112).all()
+    assert not torch.equal(tokens[0], tokens[1])
+    assert tokens.min() >= 3
+
+
+def way(*times_us, difference=1e-4):
+    runs = [{"done_us_p50": t, "done_us_p99": 2 * t} for t in times_us]
+    return {"runs": runs, "from_eager_float32": difference}
+
+
+def test_the_table_of_times_has_the_best_of_pytorch_by_its_name():
+    cases = {
+        "unet.32": {
+            "ways": {
+                "ours": way(220.0, 200.0),
+                "eager": way(900.0),
+                "eager_graph": way(500.0, 600.0),
+                "compiled_graph": way(400.0, 450.0, difference=2e-4),
+                "autotuned_graph": {"error": "not run: the deadline was over"},
+            }
+        },
+        "swin.1": {"ways": {"ours": {"runs": [{"error": "the probe ended with 1"}]}}},
+    }
+    unet, swin = gpu_page.times_table(cases).splitlines()[2:]
+    best = ["0.400", "compiled graph", "2.00", "1e-04", "2e-04"]
+    assert unet == f"| {TITLES['unet']} | 32 | 0.200 | 0.400 | 0.500 | {' | '.join(best)} |"
+    assert swin == f"| {TITLES['swin']} | 1 | - | - | - | - | - | - | - | - |"

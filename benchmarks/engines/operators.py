@@ -272,6 +272,11 @@ def make_network(name: str) -> Model:
     return Model(network.eval().requires_grad_(False), inputs)
 
 
+def inputs_of(name: str) -> tuple[torch.Tensor, ...]:
+    """Inputs of a network, from the process's random numbers as they are."""
+    return dict(_calls())[name][1]
+
+
 def names() -> list[str]:
     """All networks."""
     return [name for name, _ in _calls()]

@@ -11,33 +11,42 @@ from typing import Any
 
 from benchmarks.engines.facts import facts_of
 from benchmarks.engines.ways import engines_of
-from benchmarks.gpu.models import half_model
+from benchmarks.gpu.models import case_name, half_model, has_batch, hash_of
 from tests.support.gpu.make_kit import export_model
 from trt_et import TensorRTPartitioner
 
 
-def export(folder: Path, names: Iterable[str]) -> None:
-    """Write ``NAME.pte``, with inputs and outputs on the GPU, and ``NAME.json`` of each model."""
+def export(folder: Path, names: Iterable[str], batches: Iterable[int], builder: str) -> None:
+    """Write the program of each case, with inputs and outputs on the GPU, and facts of it.
+
+    That is ``CASE.pte`` and ``CASE.json``, which has the hash of the weights, too.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        start = time.monotonic()
-        try:
-            facts = _export_one(folder / f"{name}.pte", name)
-        except Exception as error:  # The next model may be exported.
-            facts = {"error": f"{type(error).__name__}: {error}"}
-        (folder / f"{name}.json").write_text(json.dumps(facts, indent=2) + "\n")
-        sys.stdout.write(f"{name}: {time.monotonic() - start:.0f} s, {facts}\n")
-        sys.stdout.flush()
+    names = list(names)
+    for batch in batches:
+        for name in names:
+            if not has_batch(name, batch):
+                continue
+            case = case_name(name, batch)
+            start = time.monotonic()
+            try:
+                facts = _export_one(folder / f"{case}.pte", name, batch, builder)
+            except Exception as error:  # The next model may be exported.
+                facts = {"error": f"{type(error).__name__}: {error}"}
+            (folder / f"{case}.json").write_text(json.dumps(facts, indent=2) + "\n")
+            sys.stdout.write(f"{case}: {time.monotonic() - start:.0f} s, {facts}\n")
+            sys.stdout.flush()
 
 
-def _export_one(path: Path, name: str) -> dict[str, Any]:
-    model = half_model(name)
+def _export_one(path: Path, name: str, batch: int, builder: str) -> dict[str, Any]:
+    model = half_model(name, batch)
+    facts = {"weights_sha256": hash_of(model.module.state_dict().values())}
     export_model(
         model.module,
         model.inputs,
-        [TensorRTPartitioner()],
+        [TensorRTPartitioner(builder=builder)],
         path,
         dynamic_shapes=model.dynamic_shapes,
         where="on_device",
     )
-    return facts_of(engines_of(path.read_bytes()))
+    return facts if builder == "reference" else facts | facts_of(engines_of(path.read_bytes()))

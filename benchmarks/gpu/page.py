@@ -9,6 +9,47 @@ from benchmarks.engines.page import TITLES
 from tests.support.markdown import table
 
 Answers = dict[str, Any]
+Run = Answers | None
+
+
+def times_table(cases: Answers) -> str:
+    """Milliseconds of ``cases`` as ``python -m benchmarks.gpu run`` writes them.
+
+    Each time is the better of the runs; ``-`` where there is none.
+    """
+    head = ("model", "batch", "trt-et", "its p99", "eager PyTorch in a CUDA graph")
+    more = ("best of PyTorch", "that is", "best / trt-et", "trt-et's difference", "PyTorch's")
+    return "\n".join(table((*head, *more), map(_case_row, cases.items()))) + "\n"
+
+
+def _case_row(named: tuple[str, Answers]) -> list[str]:
+    name, _, batch = named[0].rpartition(".")
+    ways = named[1]["ways"]
+    best = {way: run for way, facts in ways.items() if (run := _better_run(facts))}
+    ours, graph = best.get("ours"), best.get("eager_graph")
+    others = {way: run["done_us_p50"] for way, run in best.items() if not way.startswith("ours")}
+    cells = [f"{run[key] / 1000:.3f}" if run else "-" for run, key in _ours_and_graph(ours, graph)]
+    if ours and others:
+        way = min(others, key=lambda each: others[each])
+        cells += [f"{others[way] / 1000:.3f}", way.replace("_", " ")]
+        cells += [f"{others[way] / ours['done_us_p50']:.2f}"]
+        cells += [_difference(ways["ours"]), _difference(ways[way])]
+    else:
+        cells += ["-"] * 5
+    return [TITLES[name], batch, *cells]
+
+
+def _ours_and_graph(ours: Run, graph: Run) -> list[tuple[Run, str]]:
+    return [(ours, "done_us_p50"), (ours, "done_us_p99"), (graph, "done_us_p50")]
+
+
+def _better_run(facts: Answers) -> Run:
+    runs = [run for run in facts.get("runs", ()) if "error" not in run]
+    return min(runs, key=lambda run: float(run["done_us_p50"]), default=None)
+
+
+def _difference(facts: Answers) -> str:
+    return f"{facts['from_eager_float32']:.0e}" if "from_eager_float32" in facts else "-"
 
 
 def static_times(models: Answers) -> str:
@@ -23,7 +64,7 @@ def static_times(models: Answers) -> str:
 
 
 def graph_ratios(models: Answers) -> str:
-    """The time of eager PyTorch in a CUDA graph over ours: of models that we make faster, and not."""
+    """The time of eager PyTorch in a CUDA graph over ours: where that is above 1, and where not."""
     ratios = {name: _ratio(ways) for name, ways in _static(models)}
     faster = [ratio for ratio in ratios.values() if ratio > 1]
     others = ", ".join(f"{TITLES[n]} {r:.1f}" for n, r in ratios.items() if r <= 1)
@@ -73,11 +114,11 @@ def operators(answers: Answers) -> str:
     wrong = [name for part in before for name in part["wrong"]]
     lost = [name for name in wrong if name.removeprefix("any_batch_").startswith("linear_")]
     count, again = (sum(part["networks"] for part in run) for run in (before, after))
+    right = again - sum(len(part["wrong"]) for part in after)
     return (
-        f"{count - len(wrong)} of {count} networks equaled eager; {len(lost)} lost the bias of a linear "
-        f"layer, and {len(wrong) - len(lost)} have more than one right answer. "
-        f"{again - sum(len(part['wrong']) for part in after)} of {again} that were built anew, with "
-        "another kernel, equaled eager"
+        f"{count - len(wrong)} of {count} networks equaled eager; {len(lost)} lost the bias of a "
+        f"linear layer, and {len(wrong) - len(lost)} have more than one right answer. "
+        f"{right} of {again} that were built anew, with another kernel, equaled eager"
     )
 
 

@@ -53,12 +53,15 @@ void* LoadedMethod::memory_of(const TensorInfo& info, bool on_device) {
     const std::vector<float> ones(bytes / sizeof(float), 1.0F);
     std::memcpy(host_.back().get(), ones.data(), bytes);
   }
-  if (!on_device) return host_.back().get();
+  return on_device ? this->on_device(host_.back().get(), bytes) : host_.back().get();
+}
+
+void* LoadedMethod::on_device(const void* host, size_t bytes) {
   auto* allocator = executorch::runtime::get_device_allocator(DeviceType::CUDA);
   auto pointer = allocator->allocate(bytes, 0);
   if (!pointer.ok()) die("no device memory");
   device_.push_back(*pointer);
-  if (allocator->copy_host_to_device(*pointer, host_.back().get(), bytes, 0) != Error::Ok) {
+  if (allocator->copy_host_to_device(*pointer, host, bytes, 0) != Error::Ok) {
     die("an input cannot be copied to its device");
   }
   return *pointer;
@@ -70,6 +73,37 @@ void LoadedMethod::bind(bool on_device) {
     if (*meta.input_tag(i) != Tag::Tensor) continue;
     set_input(i, memory_of(*meta.input_tensor_meta(i), on_device));
   }
+  bind_outputs(on_device);
+}
+
+void LoadedMethod::bind_on_device(const std::vector<Input>& inputs) {
+  if (inputs.size() != method_->inputs_size()) {
+    die("the program has " + std::to_string(method_->inputs_size()) + " inputs, not " +
+        std::to_string(inputs.size()));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    check_size(i, inputs[i]);
+    set_input(i, on_device(inputs[i].bytes.data(), inputs[i].bytes.size()), inputs[i].sizes);
+  }
+  bind_outputs(true);
+}
+
+void LoadedMethod::set_input(size_t index, const Input& input) {
+  check_size(index, input);
+  set_input(index, const_cast<char*>(input.bytes.data()), input.sizes);
+}
+
+void LoadedMethod::check_size(size_t index, const Input& input) {
+  size_t expected = executorch::runtime::elementSize(
+      method_->method_meta().input_tensor_meta(index)->scalar_type());
+  for (const int32_t size : input.sizes) expected *= static_cast<size_t>(size);
+  if (input.bytes.size() == expected) return;
+  die("input " + std::to_string(index) + " has " + std::to_string(input.bytes.size()) +
+      " bytes; its sizes need " + std::to_string(expected));
+}
+
+void LoadedMethod::bind_outputs(bool on_device) {
+  const auto meta = method_->method_meta();
   for (size_t i = 0; i < method_->outputs_size(); ++i) {
     const EValue& value = method_->get_output(i);
     const auto info = meta.output_tensor_meta(i);
@@ -85,9 +119,9 @@ std::vector<void*> LoadedMethod::inputs_on_device(size_t count) {
   return buffers;
 }
 
-void LoadedMethod::set_input(size_t index, void* data) {
+void LoadedMethod::set_input(size_t index, void* data, std::vector<int32_t> sizes) {
   const auto info = *method_->method_meta().input_tensor_meta(index);
-  std::vector<int32_t> sizes(info.sizes().begin(), info.sizes().end());
+  if (sizes.empty()) sizes.assign(info.sizes().begin(), info.sizes().end());
   std::vector<uint8_t> order(info.dim_order().begin(), info.dim_order().end());
   std::vector<int32_t> strides(sizes.size());
   int32_t stride = 1;

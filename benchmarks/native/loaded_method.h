@@ -26,10 +26,21 @@ class LoadedMethod {
   // program without copies.
   void bind(bool on_device);
 
+  // The tensors of `inputs` in memory of GPU 0, with their own sizes: a dynamic program's
+  // MethodMeta has upper bounds only.
+  struct Input {
+    std::vector<int32_t> sizes;
+    std::string bytes;
+  };
+  void bind_on_device(const std::vector<Input>& inputs);
+
   // `count` buffers of ones on GPU 0, each of the first input's size.
   std::vector<void*> inputs_on_device(size_t count);
 
-  void set_input(size_t index, void* data);
+  // With the sizes of MethodMeta where there are no others.
+  void set_input(size_t index, void* data, std::vector<int32_t> sizes = {});
+  // From the host, for a program that takes its inputs there.
+  void set_input(size_t index, const Input& input);
 
   void execute();
 
@@ -37,6 +48,9 @@ class LoadedMethod {
 
  private:
   void* memory_of(const executorch::runtime::TensorInfo& info, bool on_device);
+  void check_size(size_t index, const Input& input);
+  void* on_device(const void* host, size_t bytes);
+  void bind_outputs(bool on_device);
 
   std::optional<executorch::extension::MmapDataLoader> loader_;
   std::optional<executorch::runtime::Program> program_;

@@ -7,14 +7,16 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 import trt_et.runtime
 from tests.support.gpu.described_engines import DescribedEngines
 from tests.support.gpu.kit import NETWORKS
-from tests.support.gpu.make_kit import make_engines, make_models, make_operators
+from tests.support.gpu.make_kit import export_model, make_engines, make_models, make_operators
 from tests.support.native_environment import ROOT, environment, run
+from trt_et import TensorRTPartitioner
 
-OPERATORS = ("lstm.float32", "linear_relu_scale.float32", "gt_scalar.float16")
+OPERATORS = ("lstm.float32", "geglu.float32", "gt_scalar.float16")
 CHECK = ROOT / "scripts" / "gpu_check"
 
 
@@ -63,6 +65,58 @@ def test_every_question_is_answered_on_simulated_gpus(kit, tmp_path):
         "a_process_has_a_primary_context_on_the_engines_gpu_only",
         "a_program_shared_with_cuda_partitioner_equals_eager",
     }
+
+
+class Doubled(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2.0
+
+
+def test_a_dynamic_program_is_timed_with_the_sizes_of_its_inputs(gpu_probe, tmp_path):
+    program, x = tmp_path / "doubled.pte", torch.randn(2, 8)
+    shapes = ({0: torch.export.Dim("batch", max=64)},)
+    parts = [TensorRTPartitioner(builder="reference")]
+    export_model(Doubled(), (x,), parts, program, dynamic_shapes=shapes, where="on_device")
+    (tmp_path / "x.bin").write_bytes(x.numpy().tobytes())
+    command = [gpu_probe, "times", program, 3, tmp_path / "out"]
+    variables = environment(TRT_ET_CUDA="simulated:1")
+    done = run(*command, f"{tmp_path}/x.bin:2x8", env=variables)
+    assert done.returncode == 0, done.stderr
+    names = [line.split()[0] for line in done.stdout.splitlines()]
+    assert names == ["load_us", "bytes"] + [
+        f"{time}_us_{share}" for time in ("queued", "done") for share in ("p50", "p99")
+    ]
+    found = torch.frombuffer(bytearray((tmp_path / "out-0.bin").read_bytes()), dtype=x.dtype)
+    assert torch.equal(found.view(2, 8), 2 * x)
+    done = run(*command, f"{tmp_path}/x.bin:4x8", env=variables)
+    assert done.returncode == 1
+    assert "input 0 has 64 bytes; its sizes need 128" in done.stderr
+
+
+@pytest.mark.long
+def test_times_are_measured_and_outputs_compared_on_simulated_gpus(gpu_probe, tmp_path):
+    programs, output = tmp_path / "programs", tmp_path / "times.json"
+    bench = (sys.executable, "-m", "benchmarks.gpu")
+    only = ("--only", "lstm_gru", "--batches", 1)
+    variables = environment(TRT_ET_CUDA="simulated:1")
+    done = run(
+        *bench, "export", programs, "--builder", "reference", *only, env=variables, folder=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    ways = ("--ways", "eager", "eager_graph", "--device", "cpu", "--deadline", 500)
+    more = ("--probe", gpu_probe, "--rounds", 3, *ways, *only)
+    done = run(*bench, "run", programs, output, *more, env=variables, folder=ROOT, timeout=600)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(output.read_text())
+    case = found["cases"]["lstm_gru.1"]
+    assert [(each["shape"], each["dtype"]) for each in case["inputs"]] == [([1, 16, 64], "float16")]
+    assert case["weights_sha256"] == case["program"]["weights_sha256"]
+    assert list(case["ways"]) == ["ours", "ours_without_graphs", "eager", "eager_graph"]
+    for way in case["ways"].values():
+        assert [run["done_us_p99"] >= run["done_us_p50"] > 0 for run in way["runs"]] == [True] * 2
+        assert way["from_eager_float32"] < 5e-3
+    assert case["ways"]["eager"]["from_eager_float16"] == 0
+    assert len(found["clocks"]) == 2 * 4
 
 
 @pytest.mark.parametrize(
