@@ -11,8 +11,9 @@ import torch
 
 import trt_et.runtime
 from tests.support.gpu.described_engines import DescribedEngines
-from tests.support.gpu.kit import NETWORKS
+from tests.support.gpu.kit import NETWORKS, compare
 from tests.support.gpu.make_kit import export_model, make_engines, make_models, make_operators
+from tests.support.gpu.operators import eager_outputs, make_operator, other_inputs
 from tests.support.native_environment import ROOT, environment, run
 from trt_et import TensorRTPartitioner
 
@@ -65,6 +66,34 @@ def test_every_question_is_answered_on_simulated_gpus(kit, tmp_path):
         "a_process_has_a_primary_context_on_the_engines_gpu_only",
         "a_program_shared_with_cuda_partitioner_equals_eager",
     }
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wrong"), [(torch.float32, 4e-3), (torch.float16, 6e-3), (torch.int64, 1.0)]
+)
+def test_each_output_is_held_to_a_share_of_its_own_norm(dtype, wrong):
+    like = [torch.full((64,), 1000.0), torch.ones(64, dtype=dtype)]
+    assert compare([x.clone() for x in like], like)["ok"]
+    assert compare([like[0], (like[1] * (1 + wrong / 3)).to(dtype)], like)["ok"]
+    found = compare([like[0], (like[1] + wrong).to(dtype)], like)
+    assert not found["ok"]
+    assert found["relative"] == pytest.approx(wrong, rel=0.1)
+
+
+def test_an_output_that_was_never_written_is_no_equal_one():
+    like = torch.ones(64)
+    never_written = torch.frombuffer(bytearray(b"\xff" * 256), dtype=torch.float32)
+    assert not compare([never_written], [like])["ok"]
+
+
+def test_a_network_that_is_made_again_has_the_same_weights_and_other_inputs():
+    for name in ("geglu.float16", "addmm_relu_times.float32", "any_batch_softmax.float16"):
+        first, second = make_operator(name), make_operator(name)
+        same = zip(eager_outputs(first), eager_outputs(second), strict=True)
+        assert all(torch.equal(*pair) for pair in same)
+        other = other_inputs(name)
+        assert [x.shape for x in other] == [x.shape for x in first.inputs]
+        assert not any(map(torch.equal, other, first.inputs))
 
 
 class Doubled(torch.nn.Module):
