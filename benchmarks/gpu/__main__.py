@@ -37,16 +37,16 @@ def main() -> None:
     run.add_argument("--seconds-per-timing", type=float, default=0.5)
     run.add_argument("--deadline", type=float, default=150, help="seconds; the rest is not run")
     for verb in (export, run):
-        verb.add_argument("--only", nargs="+", metavar="MODEL", choices=MODELS, default=MODELS)
+        verb.add_argument("--only", nargs="+", metavar="MODEL", choices=MODELS)
         verb.add_argument("--batches", nargs="+", type=int, default=BATCHES)
     options = parser.parse_args()
 
     if options.verb == "export":
         from benchmarks.gpu.export import export as export_programs
 
-        export_programs(options.folder, options.only, options.batches, options.builder)
+        export_programs(options.folder, options.only or MODELS, options.batches, options.builder)
     else:
-        from benchmarks.gpu.measure import Plan, measure
+        from benchmarks.gpu.measure import Plan, measure, models_in
 
         options.output.parent.mkdir(parents=True, exist_ok=True)
         plan = Plan(
@@ -55,7 +55,7 @@ def main() -> None:
             probe=options.probe,
             device=options.device,
             rounds=options.rounds,
-            names=tuple(options.only),
+            names=tuple(options.only or models_in(options.folder)),
             batches=tuple(options.batches),
             ways=tuple(options.ways),
             seconds_per_step=options.seconds_per_step,

@@ -15,6 +15,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.engines.models import MODELS
 from benchmarks.gpu.models import SEED, case_name, has_batch
 from benchmarks.gpu.ways import WAYS
 from benchmarks.gpu.workers import Result, Worker
@@ -62,6 +63,12 @@ class Plan:
         for name in self.names:
             if has_batch(name, batch) and (only is None or name in only):
                 yield name, case_name(name, batch)
+
+
+def models_in(folder: Path) -> list[str]:
+    """Names of the models whose programs ``export`` wrote there, in its order."""
+    found = {path.name.partition(".")[0] for path in folder.glob("*.json")}
+    return [name for name in MODELS if name in found]
 
 
 class _Results:

@@ -62,13 +62,7 @@ def probe(
 
     def run(*arguments: object, **variables: str) -> dict[str, float]:
         environment = setup.environment(**variables)
-        # The probe contains the plugin, next to which provider libraries lie.
-        runner = Path(setup.runner)
-        for folder in (runner.parents[1] / "lib", runner.parent):  # Installed, or built here.
-            for provider in folder.glob("libtrt_et_tensorrt_*.so"):
-                link = Path(setup.probe).parent / provider.name
-                if not link.exists():
-                    link.symlink_to(provider)
+        setup.link_providers()
         done = setup.run(setup.probe, *arguments, env=environment)
         if done.returncode not in (0, 2):
             record({"ok": False, "exit": done.returncode, "stderr": done.stderr[-1500:]})

@@ -123,20 +123,14 @@ def test_a_dynamic_program_is_timed_with_the_sizes_of_its_inputs(gpu_probe, tmp_
 
 
 @pytest.mark.long
-def test_times_are_measured_and_outputs_compared_on_simulated_gpus(gpu_probe, tmp_path):
-    programs, output = tmp_path / "programs", tmp_path / "times.json"
-    bench = (sys.executable, "-m", "benchmarks.gpu")
-    only = ("--only", "lstm_gru", "--batches", 1)
-    variables = environment(TRT_ET_CUDA="simulated:1")
-    done = run(
-        *bench, "export", programs, "--builder", "reference", *only, env=variables, folder=ROOT
-    )
+def test_times_are_measured_and_outputs_compared_on_simulated_gpus(kit, tmp_path):
+    only = ("--only", "lstm_gru", "--batches", "1")
+    command = (sys.executable, "-m", "benchmarks.gpu", "export", kit / "times", *only)
+    done = run(*command, "--builder", "reference", env=environment(), folder=ROOT, timeout=600)
     assert done.returncode == 0, done.stderr
-    ways = ("--ways", "eager", "eager_graph", "--device", "cpu", "--deadline", 500)
-    more = ("--probe", gpu_probe, "--rounds", 3, *ways, *only)
-    done = run(*bench, "run", programs, output, *more, env=variables, folder=ROOT, timeout=600)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(output.read_text())
+    done = check("--kit", kit, "--output", tmp_path, "--rehearse", "--only", "carried: times")
+    assert done.returncode == 0, done.stdout + (tmp_path / "gpu_check.log").read_text()
+    found = json.loads((tmp_path / "times.json").read_text())
     case = found["cases"]["lstm_gru.1"]
     assert [(each["shape"], each["dtype"]) for each in case["inputs"]] == [([1, 16, 64], "float16")]
     assert case["weights_sha256"] == case["program"]["weights_sha256"]

@@ -43,6 +43,15 @@ class Setup:
         own["TRT_ET_ANY_GPU"] = "1"  # What it does there is the question.
         return {**os.environ, **own, **changes}
 
+    def link_providers(self) -> None:
+        """Put the provider libraries beside the probe, which contains the plugin."""
+        runner = Path(self.runner)
+        for folder in (runner.parents[1] / "lib", runner.parent):  # Installed, or built here.
+            for provider in folder.glob("libtrt_et_tensorrt_*.so"):
+                link = Path(self.probe).parent / provider.name
+                if not link.exists():
+                    link.symlink_to(provider)
+
     def run(
         self, *command: object, timeout: int = 200, env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
