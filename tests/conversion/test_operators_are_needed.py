@@ -243,7 +243,6 @@ IMPROVEMENTS = {
     *((name, "decompose") for name in ("silu", "hardswish", "mish", "log_sigmoid", "baddbmm")),
     ("pad", "decompose"),
     ("written out attention", "rewrite"),
-    ("activation of a linear layer", "rewrite"),
     ("bias of zeros", "rewrite"),
     ("isnan", "add_layer"),
     ("amax", "rewrite"),

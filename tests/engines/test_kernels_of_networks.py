@@ -268,36 +268,6 @@ def test_float16_of_a_float32_model_moves_about_the_bytes_of_a_half_model(name):
     assert rounded.bytes_moved <= ROUNDED[name] * half.bytes_moved, f"{rounded}; half: {half}"
 
 
-MULTIPLIED = {
-    "ReLU, by a number": lambda y, x: y.relu() * 2,
-    "ReLU, by an input": lambda y, x: y.relu() * x,
-    "ReLU, normalized": lambda y, x: F.rms_norm(y.relu(), (64,)),
-    "GELU": lambda y, x: F.gelu(y) * x,
-    "approximate GELU": lambda y, x: F.gelu(y, approximate="tanh") * x,
-    "read twice": lambda y, x: (y.relu(), y.relu() * 2),
-}
-
-
-class Multiplied(nn.Module):
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.linear, self.function = nn.Linear(64, 64), MULTIPLIED[name]
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(self.linear(x), x)
-
-
-@pytest.mark.parametrize("options", [{}, {"precision": "float16"}], ids=str)
-@pytest.mark.parametrize("name", sampled(MULTIPLIED, 3))
-def test_no_product_hides_its_bias_and_activation(name, options):
-    # Such a kernel loses the bias on an H200; docs/internals/upstream/rtx_lost_bias.md.
-    program = torch.export.export(Multiplied(name).eval(), (torch.rand(4, 64),))
-    (blob,) = blobs(lower(program, builder="tensorrt_rtx", **options))
-    engine = decode_blob(blob).engine
-    assert kernels(engine).kernels
-    assert b"bias=true" not in bytes(engine)
-
-
 def test_an_attention_in_half_precision_keeps_its_kernel_beside_int8_layers():
     model = nn.Sequential(nn.LayerNorm(64), Attention()).half().requires_grad_(False)
     engine = ours(quantize(model, (TOKENS.half(),)))

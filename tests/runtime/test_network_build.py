@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 import trt_et.runtime
+from tests.support.kernel_texts import LOST_BIASES
 from tests.support.native_environment import ROOT, environment
 from tests.support.onnx.models import Payload, scaled
+from tests.support.sampled import sampled
 
 FAKES = {
     "10": "libfake_nvinfer_10.so",
@@ -333,3 +335,34 @@ def _wait_for(condition: Callable[[], Any]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.fixture
+def build_engine(build, tmp_path):
+    """Build with a TensorRT-RTX whose networks have no layers, and whose engine is this one."""
+
+    def run(engine, **env):
+        (tmp_path / "engine").write_bytes(engine)
+        return build(scaled(3.0), "rtx", {"TRT_ET_FAKE_ENGINE": str(tmp_path / "engine"), **env})
+
+    return run
+
+
+@pytest.mark.parametrize("name", sampled(LOST_BIASES, 4))
+def test_products_that_may_lose_a_bias_are_those_that_python_finds(build_engine, name):
+    engine, expected = LOST_BIASES[name]
+    result = build_engine(engine)
+    unread = [line for line in result["lines"] if "cannot be read: whether one loses" in line]
+    assert len(unread) == (expected is None)
+    if expected:
+        assert f"may lose a bias of node '{expected[0]}'" in result["error"]
+        assert "TRT_ET_ANY_KERNEL=1" in result["error"]
+    else:
+        assert result["engine"].encode("latin-1") == engine
+
+
+def test_the_caller_may_allow_a_kernel_that_may_lose_a_bias(build_engine):
+    engine = LOST_BIASES["in a fusion"][0]
+    result = build_engine(engine, TRT_ET_ANY_KERNEL="1")
+    assert result["engine"].encode("latin-1") == engine
+    assert any("may lose a bias of node 'y.1'" in line for line in result["lines"])

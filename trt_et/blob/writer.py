@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import mmap
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -67,6 +68,16 @@ class BlobWriter:
         self._digest.update(piece)
         self._size += len(piece)
         return len(piece)
+
+    def engine(self) -> memoryview:
+        """Return what has been written of the engine; a large one stays in the file."""
+        if self._start + self._size > _IN_MEMORY:
+            self._file.flush()
+            return memoryview(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ))[
+                self._start :
+            ]
+        self._file.seek(self._start)
+        return memoryview(self._file.read())
 
     def finish(self) -> bytes:
         """Return the blob, the only copy in memory. Do not write after this.

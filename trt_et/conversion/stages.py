@@ -88,7 +88,7 @@ STAGES: Final[dict[str, tuple[Operator | Step, ...]]] = {
     "faults of TensorRT-RTX's builder": (
         products.QUANTIZED_CONVOLUTION,
         attention.ATTENTION_RESULTS,
-        activations.BIASED_ACTIVATION,
+        moves.PERMUTE,
     ),
     # After the rewrites that look for quantize operators.
     "scales of activations": (quantization.ACTIVATION_SCALE,),

@@ -14,6 +14,7 @@ from trt_et.conversion.network import Network
 from trt_et.conversion.operators.products import QUANTIZED_CONVOLUTION
 from trt_et.engines.base import BuildRequest, EngineBuilder
 from trt_et.engines.fingerprint import fingerprint_of, has_foreign_converters, target_platform
+from trt_et.engines.lost_bias import keeps_biases
 from trt_et.engines.progress import BuildMonitor
 from trt_et.engines.serialize import build_engine, build_network, serialize
 from trt_et.errors import OptionError
@@ -110,10 +111,12 @@ def build_blob(
         target_platform=target_platform(),
         aliases=network.aliases,
     )
-    with BlobWriter(info) as writer:
-        serialize(network, partition, writer.write, monitor)
-        network.free()  # Before the blob takes memory.
-        return writer.finish()
+    while True:
+        with BlobWriter(info) as writer:
+            serialize(network, partition, writer.write, monitor)
+            if keeps_biases(network, writer.engine(), partition):
+                network.free()  # Before the blob takes memory.
+                return writer.finish()
 
 
 def allow_captures(network: Network) -> None:

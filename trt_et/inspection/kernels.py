@@ -180,6 +180,32 @@ def read_kernels(engine: bytes | memoryview) -> EngineKernels | None:
     return EngineKernels(kernels, reader.activation_memory, len(sources), len(set(sources)))
 
 
+def lost_biases(engine: bytes | memoryview) -> tuple[str, ...] | None:
+    """Return the results of the matrix products that may lose their bias, by tensor name.
+
+    They have the bias inside (``docs/internals/upstream/rtx_lost_bias.md``). The native builder
+    reads the same of an engine (``build/lost_bias.cpp``).
+
+    Returns:
+        None if they are not known; see ``read_kernels``.
+    """
+    try:
+        found = list(programs(_whole(engine)))
+        _check_versions(found)
+    except ValueError:
+        return None
+    products = (part for each in found for part in each.main.blocks("fully_connected"))
+    return tuple(
+        (part.list("output") or [""])[0] for part in products if part.text("bias") == "true"
+    )
+
+
+def _check_versions(found: list[Program]) -> None:
+    versions = [each.header.text("version") for each in found]
+    if versions != [_VERSION, *[_FUSION_VERSION] * (len(found) - 1)]:
+        raise ValueError(f"texts of the versions {versions}")
+
+
 def _whole(engine: bytes | memoryview) -> memoryview:
     """Return a TensorRT-RTX engine, without what follows it."""
     view = memoryview(engine).cast("B")
@@ -205,9 +231,7 @@ class _Reader:
     """Reads a program and the fusions that it launches."""
 
     def __init__(self, program: Program, fusions: list[Program]) -> None:
-        versions = [each.header.text("version") for each in (program, *fusions)]
-        if versions != [_VERSION, *[_FUSION_VERSION] * len(fusions)]:
-            raise ValueError(f"texts of the versions {versions}")
+        _check_versions([program, *fusions])
         self._main, self._fusions = program.main, fusions
         self._regions = {block.text("name"): block for block in program.header.blocks("region")}
         if not {region.text("place") for region in self._regions.values()} <= _PLACES:
@@ -308,7 +332,12 @@ def _nodes(statements: Iterable[Block], constants: Iterable[str]) -> tuple[str, 
     for statement in statements:
         outputs = _arguments(statement, "output")
         names += [statement.text("name"), *(name for name in outputs if _VALUE.search(name))]
-    found = (_LAYER.search(name) or _LAYER_START.match(name) for name in (*names, *constants))
+    return nodes_named((*names, *constants))
+
+
+def nodes_named(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the partition's nodes that names of layers and tensors in an engine contain."""
+    found = (_LAYER.search(name) or _LAYER_START.match(name) for name in names)
     return tuple(dict.fromkeys(match.group(1) for match in found if match))
 
 

@@ -97,6 +97,19 @@ QUESTIONS = {
         "getInput": "x.get_input(0)",
         "getNbOutputs": "x.num_outputs",
         "getOutput": "x.get_output(0)",
+        "addElementWise": (
+            "x.add_elementwise(made(trt.ITensor), made(trt.ITensor), trt.ElementWiseOperation.SUM)"
+        ),
+        "getNbLayers": "x.num_layers",
+        "getLayer": "x.get_layer(0)",
+        "addConstant": "x.add_constant((1,), trt.Weights(trt.float32, 0, 0))",
+    },
+    "Layer": {
+        "getType": "x.type",
+        "getNbInputs": "x.num_inputs",
+        "getInput": "x.get_input(0)",
+        "getOutput": "x.get_output(0)",
+        "setInput": "x.set_input(0, made(trt.ITensor))",
     },
     "Tensor": {"getName": "x.name", "getDimensions": "x.shape", "getType": "x.dtype"},
     "OptimizationProfile": {"setDimensions": "x.set_shape('a', (1,), (1,), (1,))"},
@@ -124,7 +137,7 @@ QUESTIONS = {
 }
 # The lean runtime builds nothing.
 BUILDING = (
-    *("Builder", "NetworkDefinition", "Tensor", "OptimizationProfile", "BuilderConfig"),
+    *("Builder", "NetworkDefinition", "Layer", "Tensor", "OptimizationProfile", "BuilderConfig"),
     *("OnnxParser", "ParserError", "ProgressMonitor"),
 )
 # They have no question: the bindings reach data() only after other calls.

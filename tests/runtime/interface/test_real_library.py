@@ -9,8 +9,13 @@ import pytest
 import torch
 
 import trt_et.runtime
+from tests.support.lowering import lower
 from tests.support.native_programs import export
+from tests.support.onnx.payloads import of_program
+from tests.support.programs import lost_biases
 from tests.support.provider_table import Provider, Tensor
+from tests.support.sampled import sampled
+from trt_et.inspection import kernels
 
 pytestmark = pytest.mark.skipif(
     find_spec("tensorrt_rtx_libs") is None, reason="no TensorRT-RTX: pip install .[rtx]"
@@ -77,6 +82,23 @@ def test_the_real_builder_streams_weights_of_static_shapes():
     provider = Provider(trt_et.runtime.plugin_path().with_name("libtrt_et_tensorrt_rtx.so"))
     tensors = [Tensor("x", [4], True), Tensor("y", [4], False)]
     assert provider.build(model.SerializeToString(), tensors, {}, {"weight_streaming": True})
+
+
+@pytest.mark.parametrize("name", sampled(lost_biases.FORMS, 6))
+def test_no_kernel_of_its_engines_may_lose_a_bias(name):
+    (payload,) = of_program(lower(lost_biases.export(name), builder="onnx"))
+    info = payload.info
+    tensors = [Tensor(b.name, b.shape, b in info.inputs, b.dtype) for b in info.bindings]
+    provider = Provider(trt_et.runtime.plugin_path().with_name("libtrt_et_tensorrt_rtx.so"))
+    steps = []
+
+    def report(phase: bytes, step: int, count: int) -> int:
+        steps.append((phase, step))
+        return 1
+
+    engine = provider.build(payload.model, tensors, payload.weights, {}, report=report)
+    assert kernels.lost_biases(engine) == ()
+    assert steps.count((b"Building engine", 0)) == 2, "the first engine had no such kernel"
 
 
 def test_the_real_parsers_refusal_names_the_node():

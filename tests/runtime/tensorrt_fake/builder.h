@@ -5,6 +5,8 @@
 //   refuse node Op the reason      the parser's error
 //   unbuildable the reason         the builder's
 //   steps 5 100                    a build of 5 steps, each of 100 ms
+//
+// TRT_ET_FAKE_ENGINE is a file with the engine of every network.
 #pragma once
 
 #include <algorithm>
@@ -34,8 +36,29 @@ class Tensor : public Tabled<Tensor> {
   const PlanTensor tensor_;
 };
 
+#if defined(TRT_ET_TENSORRT_RTX)
+// No network has one.
+class Layer : public Tabled<Layer> {
+ public:
+  nvinfer1::LayerType getType() noexcept { return {}; }
+  int32_t getNbInputs() noexcept { return 0; }
+  nvinfer1::ITensor* getInput(int32_t) noexcept { return nullptr; }
+  nvinfer1::ITensor* getOutput(int32_t) noexcept { return nullptr; }
+  void setInput(int32_t, nvinfer1::ITensor&) noexcept {}
+};
+#endif
+
 class NetworkDefinition : public Tabled<NetworkDefinition> {
  public:
+#if defined(TRT_ET_TENSORRT_RTX)
+  int32_t getNbLayers() noexcept { return 0; }
+  nvinfer1::ILayer* getLayer(int32_t) noexcept { return nullptr; }
+  nvinfer1::IConstantLayer* addConstant(const Dims&, nvinfer1::Weights) noexcept { return nullptr; }
+  nvinfer1::IElementWiseLayer* addElementWise(nvinfer1::ITensor&, nvinfer1::ITensor&,
+                                              nvinfer1::ElementWiseOperation) noexcept {
+    return nullptr;
+  }
+#endif
   using Tensors = std::vector<std::unique_ptr<Handle<nvinfer1::ITensor, Tensor>>>;
 
   int32_t getNbInputs() noexcept { return static_cast<int32_t>(inputs.size()); }
@@ -132,6 +155,11 @@ class Builder : public Tabled<Builder> {
       for (const auto& [input, range] : ranges) {
         plan += "range " + input + " " + range[0] + " " + range[1] + " " + range[2] + "\n";
       }
+    }
+    if (const char* file = std::getenv("TRT_ET_FAKE_ENGINE")) {
+      std::stringstream bytes;
+      bytes << std::ifstream(file, std::ios::binary).rdbuf();
+      plan = bytes.str();
     }
     return new Handle<nvinfer1::IHostMemory, HostMemory>(plan);
   }

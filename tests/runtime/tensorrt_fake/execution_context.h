@@ -121,7 +121,7 @@ class ExecutionContext : public Tabled<ExecutionContext> {
       run.counts.push_back(elements(shapes_[i]));
     }
     compile();
-    for (const Layer& layer : plan_->layers) {
+    for (const PlanLayer& layer : plan_->layers) {
       if (profiler_ != nullptr) profiler_->reportLayerTime(layer.name.c_str(), 0.5F);
     }
     return queue(std::move(run), prepared_, stream);

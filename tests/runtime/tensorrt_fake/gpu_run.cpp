@@ -163,12 +163,12 @@ struct Queue {
   void* stream;
 
   bool layer(size_t index) const {
-    const Layer& layer = run.plan->layers[index];
+    const PlanLayer& layer = run.plan->layers[index];
     if (layer.kind == "write") return write(layer);
     return layer.kind == "linear" ? linear(layer, prepared.numbers[index]) : elementwise(layer);
   }
 
-  bool elementwise(const Layer& layer) const {
+  bool elementwise(const PlanLayer& layer) const {
     void *to = run.addresses[layer.output], *x = run.addresses[layer.first],
          *y = run.addresses[layer.second];
     auto count = static_cast<long>(run.counts[layer.output]),
@@ -181,7 +181,7 @@ struct Queue {
                   {&to, &x, &y, &count, &x_count, &y_count, &kind, &value});
   }
 
-  bool linear(const Layer& layer, void* numbers) const {
+  bool linear(const PlanLayer& layer, void* numbers) const {
     void *to = run.addresses[layer.output], *x = run.addresses[layer.first];
     int in = static_cast<int>(layer.columns_in), out = static_cast<int>(layer.columns_out);
     const size_t rows = run.counts[layer.first] / layer.columns_in;
@@ -190,7 +190,7 @@ struct Queue {
                   {&to, &x, &numbers, &in, &out});
   }
 
-  bool write(const Layer& layer) const {
+  bool write(const PlanLayer& layer) const {
     const Dims &cache = run.shapes[layer.output], &rows = run.shapes[layer.first];
     void *to = run.addresses[layer.output], *x = run.addresses[layer.first],
          *at = run.addresses[layer.second];
@@ -211,7 +211,7 @@ Prepared::~Prepared() {
 bool Prepared::prepare(const Plan& plan) {
   kernels = kernels_here();
   if (kernels == nullptr) return false;
-  for (const Layer& layer : plan.layers) {
+  for (const PlanLayer& layer : plan.layers) {
     numbers.push_back(nullptr);
     const size_t size = layer.numbers.size() * sizeof(float);
     if (size != 0 && (!TRT_ET_GOOD(cuMemAlloc_v2, &numbers.back(), size) ||

@@ -36,13 +36,13 @@ struct HostRun : Run {
       if (const int code = check(i)) return code;
     }
     if (!aliases_share_memory()) return 1;
-    for (const Layer& layer : plan->layers) {
+    for (const PlanLayer& layer : plan->layers) {
       layer.kind == "write" ? write(layer) : layer.kind == "linear" ? linear(layer) : apply(layer);
     }
     return 0;
   }
 
-  void write(const Layer& layer) {
+  void write(const PlanLayer& layer) {
     const Dims &cache = shapes[layer.output], &rows = shapes[layer.first];
     const int64_t at = *static_cast<const int64_t*>(addresses[layer.second]);
     const int64_t length = cache.d[2], count = rows.d[2], width = cache.d[3];
@@ -55,7 +55,7 @@ struct HostRun : Run {
     }
   }
 
-  void linear(const Layer& layer) {
+  void linear(const PlanLayer& layer) {
     const auto* first = static_cast<const float*>(addresses[layer.first]);
     const std::vector<float> from(first, first + counts[layer.first]);
     auto* to = static_cast<float*>(addresses[layer.output]);
@@ -71,7 +71,7 @@ struct HostRun : Run {
     }
   }
 
-  void apply(const Layer& layer) {
+  void apply(const PlanLayer& layer) {
     auto* to = static_cast<float*>(addresses[layer.output]);
     const auto* first = static_cast<const float*>(addresses[layer.first]);
     const auto* second = static_cast<const float*>(addresses[layer.second]);

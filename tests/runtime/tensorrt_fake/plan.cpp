@@ -34,7 +34,7 @@ bool parse_dtype(const std::string& text, nvinfer1::DataType* dtype) {
 }
 
 // The rest of a line of linear.
-bool parse_linear(std::stringstream& words, Layer* layer) {
+bool parse_linear(std::stringstream& words, PlanLayer* layer) {
   words >> layer->columns_in >> layer->columns_out;
   for (std::string word; words >> word;) layer->numbers.push_back(std::stof(word));
   return layer->columns_in > 0 && layer->columns_out > 0 &&
@@ -77,7 +77,7 @@ bool parse_line(const std::string& line, Plan* plan) {
     return good;
   }
   if (first == plan->tensors.size()) return false;
-  Layer layer;
+  PlanLayer layer;
   layer.kind = kind;
   layer.name = d.empty() || kind == "linear" ? kind : d;
   layer.output = output;

@@ -48,7 +48,7 @@ struct Range {
   nvinfer1::Dims low, best, high;
 };
 
-struct Layer {
+struct PlanLayer {
   std::string kind;
   std::string name;  // As the profiler reports it: the fourth word, or the kind.
   size_t output = 0;
@@ -72,7 +72,7 @@ struct Plan {
   std::vector<std::string> plugins;
   std::vector<PlanTensor> tensors;
   std::vector<std::map<std::string, Range>> profiles;
-  std::vector<Layer> layers;
+  std::vector<PlanLayer> layers;
 
   size_t find(const std::string& name) const;  // tensors.size() if there is none
 };

@@ -1,4 +1,4 @@
-"""Models with attentions that end TensorRT-RTX 1.5's builder, their neighbours, and their builds.
+"""Models that end TensorRT-RTX's builder, most with attentions; their neighbours; their builds.
 
 A build has a process of its own, which the builder may end.
 """
@@ -102,8 +102,12 @@ def feature_map(*shape: int, attend: Callable[..., torch.Tensor] = attention) ->
     return Case(FeatureMap(attend), (torch.randn(*shape, 32),))
 
 
-# These end the process of TensorRT-RTX 1.5's builder.
+# These end the process of the builder of TensorRT-RTX 1.5 or 1.6.
 CRASHES = {
+    "an einsum and its bias": Case(
+        lambda x, w, b: torch.einsum("btc,cd->btd", x, w) + b,
+        (torch.randn(1, 6, 64), torch.randn(64, 32), torch.randn(32)),
+    ),
     "two attentions of one query": shared_query(two, 5, 5),
     "three": shared_query(lambda q, a, b: two(q, a, b) + attention(q, b, a), 5, 5),
     "its own keys, too": shared_query(lambda q, a: attention(q, a, a) + attention(q, q, q), 5),

@@ -15,8 +15,6 @@ from torch.fx import Node
 from torch.nn import functional
 
 from trt_et.conversion.operator import Operator
-from trt_et.graph.insertion import insert_call
-from trt_et.graph.operators import COPIES, MATRIX_PRODUCTS, RESHAPES
 
 aten = torch.ops.aten
 
@@ -83,43 +81,4 @@ LOG_SOFTMAX: Final = Operator(
     (aten._log_softmax.default, aten.log_softmax.int),
     decompose=log_softmax,
     upstream="log_softmax",
-)
-
-
-# TensorRT-RTX 1.5 to 1.7 compute a linear layer, its bias and ReLU or GELU in one kernel, and what
-# multiplies the result in another. On an H200 such a kernel leaves out the bias. With a sum in
-# between all of it is one kernel (``FcAddReluAddMul``), which is right there.
-
-_MOVES: Final = COPIES | RESHAPES | {aten._to_copy.default}
-
-
-def separate_from_bias(node: Node) -> Node | None:
-    """Return the activation of a linear layer plus 0, if it may be multiplied by element."""
-    source: Any = node.args[0]
-    while source.target in _MOVES:
-        source = source.args[0]
-    has_bias = source.target is aten.linear.default and len(source.args) > 2
-    if not has_bias or not _may_be_multiplied(node):
-        return None
-    args: Any = node.args
-    result = insert_call(node, node.target, *args, **node.kwargs)
-    return insert_call(node, aten.add.Tensor, result, 0.0)
-
-
-def _may_be_multiplied(node: Node) -> bool:
-    """Check for users other than products of matrices, and the program's outputs."""
-    return any(
-        _may_be_multiplied(user)
-        if user.target in _MOVES
-        else user.op != "output" and user.target not in MATRIX_PRODUCTS
-        for user in node.users
-    )
-
-
-BIASED_ACTIVATION: Final = Operator(
-    "activation of a linear layer",
-    (aten.relu.default, aten.gelu.default),
-    rewrite=separate_from_bias,
-    library="tensorrt_rtx",
-    upstream="rtx_lost_bias",
 )

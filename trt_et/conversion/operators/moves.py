@@ -12,7 +12,7 @@ from torch.fx import Node
 
 from trt_et.conversion.operator import Operator
 from trt_et.graph.insertion import insert_call
-from trt_et.graph.operators import RESHAPES
+from trt_et.graph.operators import PERMUTES, RESHAPES
 from trt_et.graph.symbolic_shapes import same_sizes
 
 aten = torch.ops.aten
@@ -44,6 +44,32 @@ RESHAPE: Final = Operator(
     "reshape",
     RESHAPES,
     rewrite=make_static,
+)
+
+
+def permute_sizes_of_one(node: Node) -> Node | None:
+    """Reshape, if a permutation only moves sizes of 1.
+
+    TensorRT-RTX 1.6's builder crashes on such a permutation of a product before its bias is added,
+    as in ``einsum("btc,cd->btd", x, weight) + bias`` with a batch of 1.
+    """
+    source: Any = node.args[0]
+    sizes = source.meta["val"].shape
+    numbered: Any = torch.empty_strided([1] * len(sizes), list(range(len(sizes))), device="meta")
+    target: Any = node.target
+    order = [
+        dim
+        for dim in target(numbered, *node.args[1:]).stride()
+        if not same_sizes([sizes[dim]], [1])
+    ]
+    result = [size if isinstance(size, int) else -1 for size in node.meta["val"].shape]
+    if order != sorted(order) or result.count(-1) > 1:
+        return None
+    return insert_call(node, aten.reshape.default, source, result)
+
+
+PERMUTE: Final = Operator(
+    "permute", PERMUTES, rewrite=permute_sizes_of_one, upstream="rtx_permute_crash"
 )
 
 

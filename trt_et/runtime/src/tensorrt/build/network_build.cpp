@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "files.h"
+#include "lost_bias.h"
 #include "onnx_model.h"
 
 namespace trt_et::tensorrt {
@@ -398,7 +399,15 @@ Status build_network(const trt_et_engine_request& request, const Library& librar
   TRT_ET_TRY(check_bindings(request, *build.network));
   TRT_ET_TRY(configure(request, library, &build));
   if (request.report_build != nullptr) build.config->setProgressMonitor(&progress);
-  return build_plan(library, progress, &build, plan);
+  bool build_again = true;
+  for (int times = 0; build_again; ++times) {
+    TRT_ET_TRY(build_plan(library, progress, &build, plan));
+    build_again = false;
+#if defined(TRT_ET_TENSORRT_RTX)
+    TRT_ET_TRY(keep_biases(library, **plan, times > 0, build.network.get(), &build_again));
+#endif
+  }
+  return {};
 }
 
 }  // namespace trt_et::tensorrt

@@ -12,8 +12,24 @@ class ITensor : public Object {
   TRT_ET_METHOD(Tensor, getType)
 };
 
+class ILayer : public Object {
+ public:
+  TRT_ET_METHOD(Layer, getType)
+  TRT_ET_METHOD(Layer, getNbInputs)
+  TRT_ET_METHOD(Layer, getInput)
+  TRT_ET_METHOD(Layer, getOutput)
+  TRT_ET_METHOD(Layer, setInput)
+};
+
+class IConstantLayer : public ILayer {};
+class IElementWiseLayer : public ILayer {};
+
 class INetworkDefinition : public Object {
  public:
+  TRT_ET_METHOD(NetworkDefinition, addConstant)
+  TRT_ET_METHOD(NetworkDefinition, addElementWise)
+  TRT_ET_METHOD(NetworkDefinition, getNbLayers)
+  TRT_ET_METHOD(NetworkDefinition, getLayer)
   TRT_ET_METHOD(NetworkDefinition, getNbInputs)
   TRT_ET_METHOD(NetworkDefinition, getInput)
   TRT_ET_METHOD(NetworkDefinition, getNbOutputs)

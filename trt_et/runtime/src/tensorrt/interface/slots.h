@@ -7,9 +7,12 @@
 namespace trt_et::nvinfer {
 
 class IBuilderConfig;
+class IConstantLayer;
 class ICudaEngine;
+class IElementWiseLayer;
 class IExecutionContext;
 class IHostMemory;
+class ILayer;
 class INetworkDefinition;
 class IOptimizationProfile;
 class IOutputAllocator;

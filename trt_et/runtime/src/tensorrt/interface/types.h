@@ -58,8 +58,16 @@ enum class BuilderFlag : int32_t {
 };
 enum class NetworkDefinitionCreationFlag : int32_t { kSTRONGLY_TYPED = 0 };
 #endif
+enum class LayerType : int32_t { kACTIVATION = 2, kUNARY = 11, kMATRIX_MULTIPLY = 17 };
+enum class ElementWiseOperation : int32_t { kSUM = 0 };
 enum class APILanguage : int32_t { kCPP = 0 };
 enum class CudaGraphStrategy : int32_t { kDISABLED = 0, kWHOLE_GRAPH_CAPTURE = 1 };  // RTX only
+
+struct Weights {
+  DataType type;
+  const void* values;
+  int64_t count;
+};
 
 struct InterfaceInfo {
   const char* kind;
