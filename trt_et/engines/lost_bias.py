@@ -65,8 +65,8 @@ def keeps_biases(network: Network, engine: memoryview, partition: str) -> bool:
 @cache
 def _say_unread(version: str) -> None:
     _log.warning(
-        "the kernels of engines of TensorRT-RTX %s cannot be read: whether one loses the bias of a "
-        "linear layer before ReLU or GELU is not checked",
+        "the kernels of engines of TensorRT-RTX %s cannot be read: whether one loses a bias is not "
+        "checked",
         version,
     )
 
