@@ -5,6 +5,7 @@ docs/internals/upstream/rtx_lost_bias.md. Engines of the native builder are buil
 
 from __future__ import annotations
 
+import json
 import logging
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 
 from tests.support.kernel_texts import LOST_BIASES
 from tests.support.lowering import blobs, lower
+from tests.support.native_environment import ROOT
 from tests.support.network_evaluator.comparison import compare
 from tests.support.programs.lost_biases import FORMS, export
 from tests.support.programs.quantized_networks import needs_rtx
@@ -102,3 +104,16 @@ def test_kernels_that_cannot_be_read_are_said_once(monkeypatch, caplog):
 def test_the_text_of_an_engine_says_which_products_may_lose_a_bias(name):
     data, expected = LOST_BIASES[name]
     assert lost_biases(data) == expected
+
+
+def test_the_report_has_the_cost_that_was_measured():
+    report = (ROOT / "docs/internals/upstream/rtx_lost_bias.md").read_text()
+    networks = json.loads((ROOT / "benchmarks/results/lost_bias.json").read_text())["networks"]
+    rows = [
+        f"| {name} | {' -> '.join(map(str, each['kernels']))} | "
+        f"{' -> '.join(f'{count / 1e6:.1f} MB' for count in each['bytes'])} |"
+        for name, each in networks.items()
+        if each["lost"][0]
+    ]
+    assert "\n".join(rows) + "\n\n" in report
+    assert not any(each["lost"][1] for each in networks.values())
