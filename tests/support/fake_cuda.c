@@ -28,7 +28,8 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct Context primary[kGpus] = {{0, NULL}, {1, NULL}};
 static struct Context green[kGpus] = {{0, &primary[0]}, {1, &primary[1]}};
 static uint64_t is_primary_made[kGpus];
-static uint64_t waits, calls, calls_after_end;
+static uint64_t waits, calls, calls_after_end, graph_launches, graphs_outside;
+static struct Context *captured_in, *executable_in; /* of the last graph */
 static int starting, ended;
 static struct Memory* memories;
 static struct Stream legacy = {&primary[0], 0, 0};
@@ -40,7 +41,8 @@ static __thread struct Context* stack[kDepth];
 static __thread int depth;
 static __thread struct Stream* capturing; /* by this thread, not in relaxed mode */
 
-/* "primary:N", "starting" (cuInit has begun), "waits", "calls", "calls_after_end", "depth" of this thread's contexts, "last_recorded" stream. */
+/* "primary:N", "starting" (cuInit has begun), "waits", "calls", "calls_after_end", "depth" of this thread's contexts, "graph_launches", those "graphs_outside" of
+   the context of the stream that they were launched on, "last_recorded" stream. */
 uint64_t fake_cuda(const char* what) {
   if (strncmp(what, "primary:", 8) == 0) return is_primary_made[atoi(what + 8) % kGpus];
   if (strcmp(what, "starting") == 0) return __atomic_load_n(&starting, __ATOMIC_ACQUIRE);
@@ -48,6 +50,8 @@ uint64_t fake_cuda(const char* what) {
   if (strcmp(what, "calls") == 0) return calls;
   if (strcmp(what, "calls_after_end") == 0) return calls_after_end;
   if (strcmp(what, "depth") == 0) return (uint64_t)depth;
+  if (strcmp(what, "graph_launches") == 0) return graph_launches;
+  if (strcmp(what, "graphs_outside") == 0) return graphs_outside;
   return (uint64_t)(uintptr_t)last_recorded;
 }
 
@@ -417,12 +421,14 @@ int cudaStreamEndCapture(void* s, void** graph) {
   stream->capturing = 0;
   capturing = NULL;
   *graph = stream->broken ? NULL : &captured;
+  captured_in = stream->context;
   return stream->broken ? kCaptureInvalidated : 0;
 }
 int cudaGraphInstantiateWithFlags(void** graph, void* from, unsigned long long flags) {
   UP;
   record("instantiate, flags %llu\n", flags);
   *graph = &executable;
+  executable_in = captured_in;
   return from == &captured ? 0 : 1;
 }
 int cudaGraphDestroy(void* graph) {
@@ -433,6 +439,8 @@ int cudaGraphDestroy(void* graph) {
 int cudaGraphLaunch(void* graph, void* s) {
   UP;
   record("launch on %p\n", s);
+  ++graph_launches;
+  if (stream_of(s)->context != executable_in) ++graphs_outside;
   return graph == &executable ? 0 : 1;
 }
 int cudaGraphExecDestroy(void* graph) {

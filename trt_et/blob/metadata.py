@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from trt_et.blob.model import DTYPES, MAX_DEVICE_ID, Alias, Binding, EngineInfo
+from trt_et.blob.model import DTYPES, MAX_DEVICE_ID, MAX_ENTRIES, Alias, Binding, EngineInfo
 from trt_et.blob.network import check_network
 from trt_et.errors import BlobError
 
@@ -75,6 +75,9 @@ def info_from(document: Mapping[str, Any]) -> EngineInfo:
     Raises:
         BlobError: A field is missing or invalid. An invalid ``device_id`` becomes None.
     """
+    for key in ("io_bindings", "aliased_io"):
+        if (count := len(_get(document, key, list, default=[]))) > MAX_ENTRIES:
+            raise BlobError(f"an engine blob has {count} {key}; at most {MAX_ENTRIES} allowed")
     bindings = tuple(
         _binding_from(entry, index)
         for index, entry in enumerate(_get(document, "io_bindings", list))

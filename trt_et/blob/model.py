@@ -9,6 +9,8 @@ from typing import Any, Final
 BACKEND_ID: Final = "TensorRTBackend"  # The delegate's name in a .pte.
 REFERENCE_BUILDER: Final = "reference"
 MAX_DEVICE_ID: Final = 127  # ExecuTorch keeps a device index in an int8.
+# Of bindings, aliases and optimization profiles.
+MAX_ENTRIES: Final = 4096
 DTYPES: Final = frozenset(
     [
         "float32",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from trt_et.blob.model import Binding
+from trt_et.blob.model import MAX_ENTRIES, Binding
 from trt_et.errors import BlobError
 
 # A key may become the name of a file.
@@ -30,6 +30,7 @@ def check_network(network: Mapping[str, Any], bindings: Sequence[Binding]) -> No
         _require(isinstance(key, str) and _KEY.fullmatch(key), "weights has no usable name")
     _require(sorted(set(weights)) == weights, "weights is not sorted")
     _require(isinstance(profiles, list), "profiles is not a list")
+    _require(len(profiles) <= MAX_ENTRIES, f"it has {len(profiles)} profiles")
     shapes = {binding.name: binding.shape for binding in bindings if binding.is_input}
     for profile in profiles:
         _require(isinstance(profile, dict), "profiles has no objects")

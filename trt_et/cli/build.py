@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -38,13 +37,13 @@ def build_command(
     from trt_et.runtime.explain import wrong_file
     from trt_et.runtime.networks import build_engine, build_program
 
-    if folder:
-        os.environ["TRT_ET_ENGINE_FOLDER"] = folder
     check_output(output)
     if problem := wrong_file(file):
         raise BlobError(problem)
     if capabilities is None:
         trt_et.runtime.load(cuda or None)
+        if folder:
+            trt_et.runtime.set_option("engine_folder", folder)
     elif folder or cuda:
         raise OptionError(
             "--compute-capability builds TensorRT-RTX engines without a GPU and without a "

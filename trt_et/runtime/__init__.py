@@ -43,6 +43,7 @@ __all__ = [
     "load_program",
     "plugin_path",
     "runner_path",
+    "set_option",
     "status",
 ]
 
@@ -192,6 +193,24 @@ def counters() -> dict[str, int]:
     sums = ("engine_bytes", "contexts", "scratch_bytes", "staging_bytes", "graph_launches")
     found["partitions"] = len(partitions)
     return found | {name: sum(each[name] for each in partitions) for name in sums}
+
+
+def set_option(name: str, value: str) -> None:
+    """Set an option of the runtime for all methods that are loaded from now on.
+
+    The environment variables ``TRT_ET_<NAME>`` do the same, and are read once: when the plugin is
+    loaded. The runtime's page (docs/native.md) lists the options.
+
+    Args:
+        name: Such as ``"profile_layers"``.
+        value: As in the variable, such as ``"1"``; ``""`` takes the setting back.
+
+    Raises:
+        OptionError: There is no such option, or it has no such value.
+        PluginError: The plugin cannot be loaded.
+    """
+    if load_plugin().trt_et_set_option(name.encode(), value.encode()) != 0:
+        raise OptionError(last_error())
 
 
 def last_error() -> str:

@@ -11,9 +11,7 @@
 
 namespace trt_et::gpu_check {
 
-#if !defined(TRT_ET_TENSORRT_HEADERS)
 namespace nvinfer1 = nvinfer;
-#endif
 
 namespace {
 

@@ -161,19 +161,10 @@ void make_engine(const char* description, const char* library, const char* engin
   if (!problem.empty()) die(problem);
   static Logger logger;  // TensorRT may log until the process ends
   const std::unique_ptr<nvinfer1::IBuilder> builder(create_builder(library, logger));
-#if NV_TENSORRT_MAJOR < 10 && !defined(TRT_ET_TENSORRT_RTX)
-  constexpr uint32_t flags = 1;  // kEXPLICIT_BATCH
-#else
-  constexpr uint32_t flags = 0;
-#endif
-  const std::unique_ptr<nvinfer1::INetworkDefinition> network(builder->createNetworkV2(flags));
+  const std::unique_ptr<nvinfer1::INetworkDefinition> network(builder->createNetworkV2(0));
   const std::unique_ptr<nvinfer1::IBuilderConfig> config(builder->createBuilderConfig());
   if (network == nullptr || config == nullptr) die("TensorRT makes no network");
   config->clearFlag(nvinfer1::BuilderFlag::kTF32);
-#if NV_TENSORRT_MAJOR < 10 && !defined(TRT_ET_TENSORRT_RTX)
-  // Without those of cuBLAS and cuDNN, which may be missing or newer.
-  config->setTacticSources(config->getTacticSources() & ~uint32_t{7});
-#endif
   Network described(*network, plan);
   described.build();
   add_profiles(*builder, *config, plan);

@@ -137,6 +137,15 @@ Call spec(const char* key, const char* text) {
   };
 }
 
+// More indices than there can be tensors.
+Call endless_spec(const char* key) {
+  return [=](Parts& parts) {
+    std::string value = "0";
+    for (int i = 0; i < 1 << 20; ++i) value += ",0";
+    return parts.none.init(scale_blob(), {{key, {value.data(), value.size()}}});
+  };
+}
+
 Call option(const char* key, const char* text) {
   return [=](Parts&) { return set_option(key, text); };
 }
@@ -220,6 +229,8 @@ std::vector<Case> calls_out_of_order() {
       {kWrong, "option cuda_graphs", spec("cuda_graphs", "maybe")},
       {kWrong, "option execution_contexts", spec("execution_contexts", "1e9")},
       {kWrong, "option weight_streaming_budget", spec("weight_streaming_budget", "-2")},
+      {Error::InvalidProgram, "expected indices of tensors", endless_spec("state_inputs")},
+      {Error::InvalidProgram, "expected indices of tensors", endless_spec("device_state")},
       {kBroken, "state_inputs", spec("state_inputs", "")},
       {kBroken, "state_inputs", spec("state_inputs", "0,")},
       {kBroken, "state_inputs", spec("state_inputs", "99999999999999999999")},

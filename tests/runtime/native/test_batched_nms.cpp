@@ -151,6 +151,12 @@ void test_refusals_of_boxes() {
   });
   refused(Error::InvalidArgument, "contiguous",
           [](NmsCall& c) { std::swap(c.boxes.order[1], c.boxes.order[2]); });
+  refused(Error::InvalidArgument, "outputs are not contiguous",
+          [](NmsCall& c) { std::swap(c.out_boxes.order[0], c.out_boxes.order[1]); });
+  refused(Error::InvalidArgument, "outputs are not contiguous",
+          [](NmsCall& c) { std::swap(c.out_scores.order[0], c.out_scores.order[1]); });
+  refused(Error::InvalidArgument, "outputs are not contiguous",
+          [](NmsCall& c) { std::swap(c.classes.order[0], c.classes.order[1]); });
   // More results than the program's memory has room for.
   refused(Error::NotSupported, "[2, 3, 4]", [](NmsCall& c) { c.most = EValue(int64_t{3}); });
 }

@@ -88,7 +88,7 @@ struct OnDriver {
 bool says(const char* text) { return std::strstr(trt_et_last_error(), text) != nullptr; }
 
 void test_only_the_engines_gpu_gets_a_context() {
-  CHECK(setenv("TRT_ET_DEVICE", "1", 1) == 0);
+  set_environment_variable("TRT_ET_DEVICE", "1");
   const OnDriver scale;
   float in[8] = {1, 2, 3}, out[8] = {};
   for (int i = 0; i < 4; ++i) CHECK(scale.run(in, out) == Error::Ok);
@@ -136,7 +136,7 @@ void test_managed_memory_is_waited_for() {
 }
 
 void test_a_guards_stream_of_another_gpu_than_the_first_is_used() {
-  CHECK(setenv("TRT_ET_DEVICE", "1", 1) == 0);
+  set_environment_variable("TRT_ET_DEVICE", "1");
   const OnDriver scale;
   CHECK(function<int(int)>("cudaSetDevice")(1) == 0);
   void *in = allocate(), *out = allocate(), *stream = make_stream();
@@ -173,6 +173,57 @@ void test_streams_of_green_contexts_are_used() {
   CHECK(trt_et_use_stream(0, stream) == 0 && scale.run(in, out) == Error::Ok);
   CHECK(driver_count("last_recorded") == reinterpret_cast<uintptr_t>(stream));
   CHECK(trt_et_use_stream(0, nullptr) == 0);
+}
+
+// A graph that was captured elsewhere would run on multiprocessors that the caller has not given.
+void test_graphs_stay_in_the_callers_green_context() {
+  const OnDriver scale;
+  const auto described = [] {
+    char text[1000];
+    (void)trt_et_describe_engines(text, sizeof text);
+    return std::string(text);
+  };
+  const auto launches_of_six = [&](void* in, void* out) {
+    const uint64_t before = driver_count("graph_launches");
+    for (int i = 0; i < 6; ++i) CHECK(scale.run(in, out) == Error::Ok);
+    return driver_count("graph_launches") - before;
+  };
+  void *in = allocate(), *out = allocate(),
+       *green = keep(function<void*(int)>("fake_cuda_green_stream")(0));
+  CHECK(trt_et_use_stream(0, green) == 0);
+  CHECK(launches_of_six(in, out) == 0);
+  CHECK(described().find("green context") != std::string::npos);
+  CHECK(trt_et_use_stream(0, nullptr) == 0);
+  CHECK(launches_of_six(in, out) > 0);  // Of the primary context, on our own stream.
+  CHECK(described().find("green context") == std::string::npos);
+  executorch::extension::cuda::t_caller_stream = green;
+  CHECK(launches_of_six(in, out) == 0);  // Nor is the graph that there is.
+  // A capture of the caller's is on the caller's stream.
+  begin_capture(green);
+  CHECK(scale.run(in, out) == Error::NotSupported || scale.run(in, out) == Error::Ok);
+  CHECK(end_capture(green) == 0);
+  executorch::extension::cuda::t_caller_stream = std::nullopt;
+  CHECK(launches_of_six(in, out) > 0);
+  CHECK(driver_count("graphs_outside") == 0);
+}
+
+// ExecuTorch copies a method's host inputs by its operators, which call the allocator.
+void test_copies_leave_a_capture_as_it_is() {
+  void* stream = nullptr;
+  float host[16] = {};
+  auto& allocator = cuda_allocator();
+  const auto planned = allocator.allocate(64, 0, 16);
+  CHECK(planned.ok() && trt_et_get_stream(0, &stream) == 0);
+  begin_capture(stream);
+  constexpr const char* kRefusal = "the stream is captured, and a copy or an allocation waits";
+  CHECK(allocator.copy_host_to_device(*planned, host, 64, 0) == Error::NotSupported &&
+        says(kRefusal));
+  CHECK(allocator.copy_device_to_host(host, *planned, 64, 0) == Error::NotSupported);
+  CHECK(allocator.allocate(64, 0, 16).error() == Error::NotSupported);
+  CHECK(trt_et_wait(0) == -1 && says("the stream is captured") && trt_et_wait(-1) == -1);
+  CHECK(end_capture(stream) == 0);
+  CHECK(allocator.copy_host_to_device(*planned, host, 64, 0) == Error::Ok && trt_et_wait(0) == 0);
+  allocator.deallocate(*planned, 0);
 }
 
 // A run in the caller's graph, or a refusal that leaves the capture and the method as they were.
@@ -477,7 +528,7 @@ void test_forks_beside_running_threads() {
 }
 
 void test_tensorrt_rtx_is_refused_where_it_has_no_target() {
-  CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_RTX_LIBRARY, 1) == 0);
+  set_environment_variable("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_RTX_LIBRARY);
   const Bytes blob = unary_blob("8", "scale y x 2\n", "", "", true);
   const auto set_major = function<void(int)>("fake_cuda_major");
   for (const int major : {9, 10, 11}) {
@@ -486,10 +537,10 @@ void test_tensorrt_rtx_is_refused_where_it_has_no_target() {
     CHECK(delegate.init(blob) == Error::DelegateInvalidCompatibility);
     CHECK(says("TensorRT-RTX does not support compute capability"));
   }
-  CHECK(setenv("TRT_ET_ANY_GPU", "1", 1) == 0);
+  set_environment_variable("TRT_ET_ANY_GPU", "1");
   BackendDelegate anyway, newer;
   CHECK(anyway.init(blob) == Error::Ok);
-  CHECK(unsetenv("TRT_ET_ANY_GPU") == 0);
+  set_environment_variable("TRT_ET_ANY_GPU", nullptr);
   set_major(12);
   CHECK(newer.init(blob) == Error::Ok);
 }
@@ -505,6 +556,8 @@ constexpr Part kParts[] = {
     {"managed", test_managed_memory_is_waited_for},
     {"guard", test_a_guards_stream_of_another_gpu_than_the_first_is_used},
     {"green", test_streams_of_green_contexts_are_used},
+    {"green graphs", test_graphs_stay_in_the_callers_green_context},
+    {"captured copies", test_copies_leave_a_capture_as_it_is},
     {"capture", test_captures_of_the_caller},
     {"order", test_order_with_the_callers_own_work},
     {"buffers", test_buffers_in_turn_are_not_waited_for},
@@ -525,7 +578,7 @@ void test_cuda_rules(const std::string& blob_file) {
   const char* wanted = std::getenv(kPart);
   if (wanted != nullptr) {
     use_fake_tensorrt();
-    CHECK(setenv("TRT_ET_CUDART_LIBRARY", TRT_ET_FAKE_CUDA, 1) == 0);
+    set_environment_variable("TRT_ET_CUDART_LIBRARY", TRT_ET_FAKE_CUDA);
     (void)driver();
   }
   for (const Part& part : kParts) {

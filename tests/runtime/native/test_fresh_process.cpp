@@ -3,12 +3,14 @@
 #include <executorch/runtime/core/device_allocator.h>
 #include <executorch/runtime/platform/platform.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "backend_calls.h"
-#include "common/quiet_log.h"
+#include "common/log.h"
 #include "cuda/device_allocator.h"
 #include "tests.h"
 
@@ -77,32 +79,34 @@ void test_staging_of_host_tensors_is_logged_once() {
   }
 }
 
-using LogFunction = decltype(&count_staging_lines);
-LogFunction g_wrapped_log = nullptr;
-int g_passed_on = 0;
-
-void count_and_pass_on(et_timestamp_t time, et_pal_log_level_t level, const char* file,
-                       const char* function, size_t line, const char* message, size_t length) {
-  ++g_passed_on;
-  g_wrapped_log(time, level, file, function, line, message, length);
-}
-
-void test_lines_of_the_thread_pool_are_dropped_also_where_the_logs_function_is_wrapped() {
-  using executorch::runtime::PalImpl;
-  drop_cpuinfo_lines();
-  g_wrapped_log = executorch::runtime::get_pal_impl()->emit_log_message;
-  CHECK(executorch::runtime::register_pal(PalImpl::create(count_and_pass_on, __FILE__)));
-  drop_cpuinfo_lines();  // Each now calls the other.
-  g_passed_on = 0;
-  const auto emit = [](et_pal_log_level_t level, const char* file) {
-    executorch::runtime::pal_emit_log_message(0, level, file, "f", 1, "a line of a test", 16);
+// ExecuTorch's functions return a number, and give the reason to the log only.
+void test_an_error_that_executorch_logs_is_the_last_error() {
+  const auto emit = [](et_pal_log_level_t level, const char* text) {
+    executorch::runtime::pal_emit_log_message(0, level, "method.cpp", "f", 1, text, 1);
   };
-  emit(kInfo, "cpuinfo_utils.cpp");
-  emit(kInfo, "/a/folder/cpuinfo_utils.cpp");
-  CHECK(g_passed_on == 0);
-  emit(kError, "cpuinfo_utils.cpp");
-  emit(kInfo, "method.cpp");
-  CHECK(g_passed_on == 2);
+  const auto last = [] { return std::string(trt_et_last_error()); };
+  keep_reasons_of_executorch();
+  (void)trt_et_choose_cuda("simulated:2");
+  CHECK(last().empty());
+  emit(kInfo, "nothing is wrong");
+  CHECK(last().empty());
+  emit(kError, "the rank is 3");
+  emit(kError, "Error resizing tensor at input 0");
+  CHECK(last() == "the rank is 3; Error resizing tensor at input 0");
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  emit(kError, "there is no such file");  // Another failure.
+  CHECK(last() == "there is no such file");
+  std::thread([&] { CHECK(last().empty()); }).join();
+  // What only passes an error on says less than our own reason.
+  CHECK(trt_et_choose_cuda("nonsense") == -1);
+  const std::string own = last();
+  emit(kError, "Init failed for backend TensorRTBackend: 0x12");
+  CHECK(!own.empty() && last() == own);
+  const std::string longer(400, 'x');
+  emit(kError, longer.c_str());
+  emit(kError, longer.c_str());
+  CHECK(last().size() <= kMaxErrorText);
+  CHECK(trt_et_choose_cuda("simulated:2") == 0 && last().empty());
 }
 
 // Memory that was planned before the user moved programs to another GPU stays where it is.
@@ -134,6 +138,6 @@ void test_fresh_process(const std::string& blob_file) {
   test_runs_on_a_given_stream_and_stock_copies_keep_their_order();
   test_state_in_stock_memory_begins_at_zero();
   test_staging_of_host_tensors_is_logged_once();
-  test_lines_of_the_thread_pool_are_dropped_also_where_the_logs_function_is_wrapped();
+  test_an_error_that_executorch_logs_is_the_last_error();
   test_memory_planned_before_a_move_is_copied_where_it_is();
 }

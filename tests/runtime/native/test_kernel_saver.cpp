@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -30,12 +32,39 @@ Bytes rtx_blob(int factor) {
   return unary_blob("2,8", lines, "", "", true);
 }
 
+// As after a disk that was full for a moment.
+void test_a_write_that_failed_is_tried_again(const std::string& folder) {
+  LoadOptions options;
+  options.runtime_cache = folder;
+  const auto kept = load(rtx_blob(2), options);
+  CHECK(std::filesystem::remove_all(folder) > 0);
+  std::ofstream(folder) << "in the way";
+  static std::atomic<int> lines{0};
+  // A log function that comes back, as it may.
+  trt_et_set_log_function([](int, const char* text) {
+    if (std::strstr(text, "kernel cache cannot be written") == nullptr) return;
+    ++lines;
+    CHECK(trt_et_save_kernels() == 0);
+  });
+  check_call(*kept, 1.0F, 2.0F);
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (lines == 0) CHECK(std::chrono::steady_clock::now() < end);
+  for (int i = 0; i < 3; ++i) CHECK(trt_et_save_kernels() == 0);
+  CHECK(lines == 1);
+  CHECK(std::filesystem::remove(folder));
+  CHECK(trt_et_save_kernels() == 0 && count_files(folder) == 1);
+  trt_et_set_log_function(nullptr);
+}
+
 }  // namespace
 
 void test_kernel_saver() {
   char name[] = "/tmp/trt_et_kernels.XXXXXX";
   CHECK(mkdtemp(name) != nullptr);
-  CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_RTX_LIBRARY, 1) == 0);
+  set_environment_variable("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_RTX_LIBRARY);
+  CHECK(std::filesystem::create_directories(std::string(name) + "/again"));
+  test_a_write_that_failed_is_tried_again(std::string(name) + "/again");
+  CHECK(std::filesystem::remove_all(std::string(name) + "/again") == 2);
   LoadOptions options;
   options.runtime_cache = name;
   {
@@ -73,7 +102,7 @@ void test_kernel_saver() {
     slow.join();
     CHECK(saved && unsetenv("TRT_ET_FAKE_SLOW_CACHE") == 0);
   }
-  CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0);
+  set_environment_variable("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY);
   CHECK(count_files(name) == 4);
   CHECK(std::filesystem::remove_all(name) == 4 + 1);
 }

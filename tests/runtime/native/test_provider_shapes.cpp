@@ -104,7 +104,7 @@ void test_aliases() {
               "engine writes output 'next' into input 'cache', its blob says 'new'");
 }
 
-// One run for each of the smallest, the typical and the largest shapes; memory is as without it.
+// One run with the typical shapes; memory is as without it.
 void test_warm_up_at_load() {
   const Bytes blob =
       unary_blob("-1", "profile\nrange x 1 1 1\nprofile\nrange x 2 8 16\nscale y x 2\n",
@@ -116,16 +116,16 @@ void test_warm_up_at_load() {
   options.warm_up_at_load = true;
   const auto warm = load(blob, options);
   const Counts third = stats();
-  CHECK(second.launches == first.launches && third.launches == second.launches + 3);
+  CHECK(second.launches == first.launches && third.launches == second.launches + 1);
   CHECK(third.live_bytes[0] - second.live_bytes[0] <= second.live_bytes[0] - first.live_bytes[0]);
   std::vector<float> in(16, 1.0F), out(16);
   OwnedTensor x({3}, in.data()), y({16}, out.data());
   CHECK_OK(call(*warm, {&x.value, &y.value}));
   CHECK(y.value.toTensor().size(0) == 3 && out[2] == 2.0F);
-  // A profile of the user's choice takes one of the three shapes; the others are not errors.
+  // A profile of the user's choice need not take them: that is no error.
   options.optimization_profile = 0;
   const auto pinned = load(blob, options);
-  CHECK(stats().launches == third.launches + 2);
+  CHECK(stats().launches == third.launches + 1);
   OwnedTensor step({1}, in.data());
   CHECK_OK(call(*pinned, {&step.value, &y.value}));
   // A static engine runs once, in memory of its own: the cache keeps what it holds.

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "check.h"
+#include "common/environment.h"
 #include "cuda/cuda_api.h"
 #include "delegate/graph_replay.h"
 #include "tests.h"
@@ -22,9 +23,9 @@ class RecordedCuda {
     void* library = dlopen(TRT_ET_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
     CHECK(library != nullptr);
     calls_ = reinterpret_cast<const char* (*)()>(dlsym(library, "fake_cuda_calls"));
-    CHECK(setenv("TRT_ET_CUDART_LIBRARY", TRT_ET_FAKE_CUDA, 1) == 0);
+    set_environment_variable("TRT_ET_CUDART_LIBRARY", TRT_ET_FAKE_CUDA);
     CHECK_OK(cuda::make_real_api(&api));
-    CHECK(unsetenv("TRT_ET_CUDART_LIBRARY") == 0);
+    set_environment_variable("TRT_ET_CUDART_LIBRARY", nullptr);
   }
   RecordedCuda(const RecordedCuda&) = delete;
   RecordedCuda& operator=(const RecordedCuda&) = delete;

@@ -53,6 +53,8 @@ def plain(**header: Any) -> bytes:
 # Valid: both readers take them, with the same meaning.
 GOOD = {
     "ours": pack(document()),
+    "4,096 bindings": bound(*[binding(f"x{i}", [], is_input=True) for i in range(4096)]),
+    "4,096 profiles": network({"profiles": [{}] * 4096}),
     "reference": pack(document(builder="reference"), magic=b"TRRF"),
     "on another GPU": pack(document(device_id=127)),
     "no engine bytes": pack(document(), b""),
@@ -251,6 +253,11 @@ BAD = {
     "profile of another static size": with_range([1, 7], [1, 7], [1, 7]),
     "profile of a fraction": with_range([1, 8], [1, 8], [1.5, 8]),
     "profile of a negative size": with_range([-1, 8], [1, 8], [4, 8]),
+    # A file may not ask for work that grows with the square of its size.
+    "4,097 bindings": bound(*[binding(f"x{i}", [], is_input=True) for i in range(4097)]),
+    "16,385 objects": pack(document(x="{" * 16385)),
+    "4,097 aliases": pack(document(aliased_io=[ALIAS] * 4097), magic=b"TR02"),
+    "4,097 profiles": network({"profiles": [{}] * 4097}),
     "compatible is null": pack(document() | {"hardware_compatible": None}),
 }
 

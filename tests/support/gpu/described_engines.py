@@ -1,7 +1,7 @@
 """Engines of a few layers, described in text for the tests' fake or for ``make_engine``.
 
-``make_engine`` (tests/gpu/native) builds real engines from the text with TensorRT's C++ API, 10 or
-later. It needs no Torch-TensorRT, which does not exist for every TensorRT and every machine.
+``make_engine`` (tests/gpu/native) builds real engines from the text with TensorRT's C++ API. It
+needs no Torch-TensorRT, which does not exist for every TensorRT and every machine.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 #include <dlfcn.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <string>
 
@@ -48,7 +47,7 @@ const trt_et_sim_services& services() {
 
 // See Simulation. The real library is not open for longer than it takes to tell.
 bool attach_fake() {
-  const char* named = std::getenv("TRT_ET_TENSORRT_LIBRARY");
+  const char* named = simulated_api()->variable("TRT_ET_TENSORRT_LIBRARY");
   if (named == nullptr || *named == '\0') return false;
   static std::mutex mutex;
   static auto* attached = new std::string;
@@ -79,11 +78,13 @@ using namespace trt_et;
 
 extern "C" {
 
-TRT_ET_EXPORT const cuda::Simulation* trt_et_open_simulation(int devices) {
+TRT_ET_EXPORT const cuda::Simulation* trt_et_open_simulation(int devices,
+                                                             const char* (*variable)(const char*)) {
   static const cuda::Simulation simulation = {
-      TRT_ET_VERSION,        cuda::g_simulated = new cuda::SimulatedApi(devices),
+      TRT_ET_VERSION,        cuda::g_simulated = new cuda::SimulatedApi(variable),
       &reference_provider(), &onnx_provider(),
       cuda::counter,         cuda::attach_fake};
+  cuda::simulated_api()->set_devices(devices);
   return &simulation;
 }
 

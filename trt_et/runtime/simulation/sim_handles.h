@@ -7,7 +7,6 @@
 #include <unordered_map>
 
 #include "common/status.h"
-#include "common/striped_lock.h"
 
 namespace trt_et::cuda {
 
@@ -18,14 +17,14 @@ class SimHandles {
   explicit SimHandles(const char* kind) : kind_(kind) {}
 
   void* add(std::shared_ptr<T> object) {
-    const std::unique_lock<StripedLock> lock(lock_);
+    const std::unique_lock<std::shared_mutex> lock(lock_);
     void* const handle = object.get();
     live_[handle] = std::move(object);
     return handle;
   }
 
   Status find(void* handle, std::shared_ptr<T>* object) {
-    const std::shared_lock<StripedLock> lock(lock_);
+    const std::shared_lock<std::shared_mutex> lock(lock_);
     const auto found = live_.find(handle);
     if (found == live_.end()) return unknown();
     *object = found->second;
@@ -33,13 +32,13 @@ class SimHandles {
   }
 
   Status remove(void* handle) {
-    const std::unique_lock<StripedLock> lock(lock_);
+    const std::unique_lock<std::shared_mutex> lock(lock_);
     return live_.erase(handle) == 1 ? Status{} : unknown();
   }
 
   // Of leaks: what has been made and not destroyed.
   size_t live() {
-    const std::shared_lock<StripedLock> lock(lock_);
+    const std::shared_lock<std::shared_mutex> lock(lock_);
     return live_.size();
   }
 
@@ -49,7 +48,7 @@ class SimHandles {
   }
 
   const char* const kind_;
-  StripedLock lock_;
+  std::shared_mutex lock_;
   std::unordered_map<void*, std::shared_ptr<T>> live_;
 };
 

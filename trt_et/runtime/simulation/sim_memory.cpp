@@ -32,13 +32,13 @@ Status SimMemory::allocate(int device, size_t size, void** pointer, bool managed
   made.size = wanted;
   made.device = device;
   made.managed = managed;
-  const std::unique_lock<StripedLock> lock(lock_);
+  const std::unique_lock<std::shared_mutex> lock(lock_);
   live_[address(*pointer)] = std::move(made);
   return {};
 }
 
 Status SimMemory::release(void* pointer) {
-  const std::unique_lock<StripedLock> lock(lock_);
+  const std::unique_lock<std::shared_mutex> lock(lock_);
   const auto found = live_.find(address(pointer));
   if (found == live_.end()) {
     return fail(Error::InvalidArgument,
@@ -75,7 +75,7 @@ SimMemory::Map::const_iterator SimMemory::holder(const void* pointer) const {
 }
 
 Status SimMemory::find(const void* pointer, PointerInfo* info) {
-  const std::shared_lock<StripedLock> lock(lock_);
+  const std::shared_lock<std::shared_mutex> lock(lock_);
   const auto found = holder(pointer);
   if (found != live_.end()) {
     const MemoryKind kind = found->second.managed             ? MemoryKind::managed
@@ -92,7 +92,7 @@ Status SimMemory::find(const void* pointer, PointerInfo* info) {
 }
 
 Status SimMemory::check(const void* pointer, size_t size, int device, const char* what) {
-  const std::shared_lock<StripedLock> lock(lock_);
+  const std::shared_lock<std::shared_mutex> lock(lock_);
   const auto found = holder(pointer);
   if (found == live_.end()) {
     return fail(Error::InvalidArgument,
@@ -127,7 +127,7 @@ Status SimMemory::check_kernel(const void* pointer, size_t size, int device, con
 }
 
 uint64_t SimMemory::live_bytes(int device) {
-  const std::shared_lock<StripedLock> lock(lock_);
+  const std::shared_lock<std::shared_mutex> lock(lock_);
   uint64_t bytes = 0;
   for (const auto& [key, one] : live_) bytes += one.device == device ? one.size : 0;
   return bytes;

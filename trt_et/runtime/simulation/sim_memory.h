@@ -8,9 +8,9 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
 
-#include "common/striped_lock.h"
 #include "cuda/cuda_api.h"
 
 namespace trt_et::cuda {
@@ -40,8 +40,7 @@ class SimMemory {
   }
 
  private:
-  // In lines of its own: other threads read it while they look for theirs.
-  struct alignas(kCacheLine) Allocation {
+  struct Allocation {
     std::unique_ptr<void, decltype(&std::free)> memory{nullptr, &std::free};
     size_t size = 0;
     int device = 0;
@@ -55,7 +54,7 @@ class SimMemory {
 
   std::atomic<bool> integrated_{false};
   std::atomic<bool> pageable_{false};
-  StripedLock lock_;
+  std::shared_mutex lock_;
   Map live_;
   // Freed memory is kept for a while, so that a use after free is reported as one, and its address
   // is not handed out again at once.

@@ -15,7 +15,7 @@ Stream SimStreams::add(int device, StreamKind kind) {
   auto created = std::make_shared<SimStream>(device, kind == StreamKind::blocking
                                                          ? SimStream::Kind::blocking
                                                          : SimStream::Kind::non_blocking);
-  const std::unique_lock<StripedLock> lock(lock_);
+  const std::unique_lock<std::shared_mutex> lock(lock_);
   if (free_handles_.empty()) {
     handles_.push_back(std::make_unique<char>());
     free_handles_.push_back(handles_.back().get());
@@ -32,7 +32,7 @@ SimStreamPtr SimStreams::per_thread(int device) {
   SimStreamPtr& stream = own[device];
   if (stream == nullptr) {
     stream = std::make_shared<SimStream>(device, SimStream::Kind::blocking);
-    const std::unique_lock<StripedLock> lock(lock_);
+    const std::unique_lock<std::shared_mutex> lock(lock_);
     forget_idle(per_thread_, /*owners=*/1);  // Of threads that have ended.
     per_thread_.push_back(stream);
   }
@@ -57,7 +57,7 @@ Status SimStreams::find(Stream stream, int current_device, SimStreamPtr* out) {
     *out = per_thread(current_device);
     return {};
   }
-  const std::shared_lock<StripedLock> lock(lock_);
+  const std::shared_lock<std::shared_mutex> lock(lock_);
   const auto found = by_handle_.find(stream);
   if (found == by_handle_.end()) return {Error::InvalidArgument, "not a stream of a simulated GPU"};
   *out = found->second;
@@ -65,7 +65,7 @@ Status SimStreams::find(Stream stream, int current_device, SimStreamPtr* out) {
 }
 
 Status SimStreams::remove(Stream stream) {
-  const std::unique_lock<StripedLock> lock(lock_);
+  const std::unique_lock<std::shared_mutex> lock(lock_);
   const auto found = by_handle_.find(stream);
   if (found == by_handle_.end()) return {Error::InvalidArgument, "not a stream of a simulated GPU"};
   forget_idle(removed_, /*owners=*/LONG_MAX);
@@ -76,12 +76,12 @@ Status SimStreams::remove(Stream stream) {
 }
 
 size_t SimStreams::live() {
-  const std::shared_lock<StripedLock> lock(lock_);
+  const std::shared_lock<std::shared_mutex> lock(lock_);
   return by_handle_.size();
 }
 
 size_t SimStreams::kept() {
-  const std::shared_lock<StripedLock> lock(lock_);
+  const std::shared_lock<std::shared_mutex> lock(lock_);
   return removed_.size() + per_thread_.size();
 }
 
@@ -92,7 +92,7 @@ std::vector<SimStreamPtr> SimStreams::blocking(int device) {
       found.push_back(stream);
     }
   };
-  const std::shared_lock<StripedLock> lock(lock_);
+  const std::shared_lock<std::shared_mutex> lock(lock_);
   for (const auto& [handle, stream] : by_handle_) take(stream);
   for (const SimStreamPtr& stream : per_thread_) take(stream);
   for (const SimStreamPtr& stream : removed_) take(stream);
@@ -120,7 +120,7 @@ void SimStreams::run_all(int device) {
   std::vector<SimStreamPtr> all = blocking(device);
   all.push_back(legacy_[static_cast<size_t>(device)]);
   {
-    const std::unique_lock<StripedLock> lock(lock_);
+    const std::unique_lock<std::shared_mutex> lock(lock_);
     for (const auto& [handle, stream] : by_handle_) {
       if (stream->device() == device) all.push_back(stream);
     }

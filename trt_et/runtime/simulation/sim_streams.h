@@ -2,11 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
 #include <vector>
 
-#include "common/striped_lock.h"
 #include "sim_stream.h"
 
 namespace trt_et::cuda {
@@ -42,7 +42,7 @@ class SimStreams {
 
   std::vector<SimStreamPtr> legacy_;  // by device
   // Shared: what there is; unique: to add and to remove.
-  StripedLock lock_;
+  std::shared_mutex lock_;
   std::unordered_map<Stream, SimStreamPtr> by_handle_;
   std::vector<SimStreamPtr> per_thread_;
   std::vector<SimStreamPtr> removed_;           // with work left

@@ -12,7 +12,6 @@
 #include <string_view>
 #include <utility>
 
-#include "common/striped_lock.h"
 #include "cuda/cuda_api.h"
 #include "sim_handles.h"
 #include "sim_memory.h"
@@ -56,10 +55,17 @@ static_assert(std::size(kCounterNames) == kCounts);
 
 class SimulatedApi final : public Api {
  public:
-  explicit SimulatedApi(int devices) : devices_(devices), streams_(devices) {
-    const char* value = std::getenv("TRT_ET_SIM_FAIL_AFTER");
+  static constexpr int kMaxDevices = 16;
+
+  // `named`: of a variable of the environment, the value or null.
+  explicit SimulatedApi(const char* (*named)(const char*)) : variable(named) {
+    const char* value = variable("TRT_ET_SIM_FAIL_AFTER");
     if (value != nullptr) fail_after(std::strtoull(value, nullptr, 10));
   }
+
+  const char* (*const variable)(const char* name);
+  // Up to kMaxDevices.
+  void set_devices(int devices) { devices_ = devices; }
 
   bool simulated() const override { return true; }
 
@@ -211,7 +217,8 @@ class SimulatedApi final : public Api {
     });
   }
 
-  Status stream_device(Stream stream, int* device) override {
+  Status stream_device(Stream stream, int* device, bool* green) override {
+    *green = false;
     return call("stream_device", stream,
                 [&](const SimStreamPtr& queue) { return *device = queue->device(), Status{}; });
   }
@@ -369,12 +376,6 @@ class SimulatedApi final : public Api {
   void fail_again(uint64_t n) { fail_again_ = n; }
 
  private:
-  // Each thread counts in a slot of its own: a benchmark of the delegate must not measure the
-  // simulator.
-  struct alignas(kCacheLine) Slot {
-    std::array<std::atomic<uint64_t>, kCounts> counts{};
-  };
-
   struct SimEvent {
     explicit SimEvent(int index) : device(index) {}
     const int device;
@@ -468,7 +469,7 @@ class SimulatedApi final : public Api {
   Status check_device(int device) const {
     if (device >= 0 && device < devices_) return {};
     return fail(Error::InvalidArgument, "cuda:%d does not exist; %d GPU(s) are simulated", device,
-                devices_);
+                devices_.load());
   }
 
   Status check_host(const void* pointer, bool* pageable) {
@@ -498,24 +499,20 @@ class SimulatedApi final : public Api {
   }
 
   void count(size_t which, uint64_t n = 1) {
-    slots_[thread_slot()].counts[which].fetch_add(n, std::memory_order_relaxed);
+    counts_[which].fetch_add(n, std::memory_order_relaxed);
   }
 
-  uint64_t counted(size_t which) const {
-    uint64_t total = 0;
-    for (const Slot& slot : slots_) total += slot.counts[which].load(std::memory_order_relaxed);
-    return total;
-  }
+  uint64_t counted(size_t which) const { return counts_[which].load(std::memory_order_relaxed); }
 
-  const int devices_;
+  std::atomic<int> devices_{0};
   std::atomic<bool> integrated_{false};
   std::atomic<bool> pageable_access_{false};
   std::atomic<size_t> free_bytes_{size_t{1} << 40};
-  std::array<Slot, kThreadSlots> slots_;  // of counters
-  alignas(kCacheLine) std::atomic<uint64_t> fail_countdown_{0};
+  std::array<std::atomic<uint64_t>, kCounts> counts_{};
+  std::atomic<uint64_t> fail_countdown_{0};
   std::atomic<uint64_t> fail_again_{0};
   SimMemory memory_;
-  SimStreams streams_;
+  SimStreams streams_{kMaxDevices};
   SimHandles<SimEvent> events_{"an event"};
   SimHandles<SimGraph> graphs_{"a graph"};
 };

@@ -3,11 +3,13 @@
 #include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "amounts.h"
 #include "provider_support.h"
+#include "tensorrt/build/onnx_model.h"
 #include "tests.h"
 
 using namespace trt_et;
@@ -135,6 +137,73 @@ void mutate(Bytes& blob, Random& random) {
   }
 }
 
+// A field of bytes in the wire format of protobuf; the number of the field is below 16.
+std::string field(int number, const std::string& bytes) {
+  std::string size;
+  size_t left = bytes.size();
+  for (; left >= 128; left >>= 7) size += static_cast<char>(left % 128 + 128);
+  return static_cast<char>(number << 3 | 2) + size + static_cast<char>(left) + bytes;
+}
+
+using tensorrt::ExternalInitializer;
+
+bool read_model(const Bytes& bytes, std::vector<ExternalInitializer>* found) {
+  const std::unique_ptr<uint8_t[]> exact(new uint8_t[bytes.size()]);
+  std::copy(bytes.begin(), bytes.end(), exact.get());
+  found->clear();
+  return tensorrt::find_external_initializers(exact.get(), bytes.size(), found);
+}
+
+void test_onnx_models(Random& random, uint64_t mutants) {
+  const std::string external(1, 14 << 3), location = field(1, "location") + field(2, "weights");
+  const std::string tensor = field(8, "w") + field(13, location) + external + '\1';
+  const std::string model = field(7, field(5, tensor) + field(5, field(8, "small")));
+  const Bytes seed(model.begin(), model.end());
+  std::vector<ExternalInitializer> found;
+  CHECK(read_model(seed, &found) && found.size() == 1);
+  CHECK(found[0].name == "w" && found[0].location == "weights");
+  for (uint64_t i = 0; i < mutants; ++i) {
+    Bytes bytes = seed;
+    for (size_t left = 1 + random.below(3); left > 0; --left) mutate(bytes, random);
+    (void)read_model(bytes, &found);
+    for (const ExternalInitializer& one : found) {
+      CHECK(one.name.size() + one.location.size() <= bytes.size());
+    }
+  }
+}
+
+std::string repeated(const std::string& text, size_t count) {
+  std::string all;
+  for (size_t i = 0; i < count; ++i) all += (i == 0 ? "" : ",") + text;
+  return all;
+}
+
+// Metadata of megabytes, of which a reader whose work grows with the square of the size would have
+// some for hours.
+void test_large_metadata() {
+  constexpr size_t kMany = 60000;
+  std::string inputs, profile, keys;
+  for (size_t i = 0; i < kMany; ++i) {
+    const std::string name = "\"" + std::to_string(i) + "\"";
+    inputs += "{\"name\":" + name + R"(,"dtype":"float32","shape":[],"is_input":true},)";
+    profile += (i == 0 ? "" : ",") + name + ":[[],[],[]]";
+    keys += "," + name + ":0";
+  }
+  inputs.pop_back();
+  const auto parse = [](const std::string& document) {
+    Metadata metadata;
+    return parse_metadata(document.data(), document.size(), &metadata);
+  };
+  CHECK_FAILS(parse("{\"io_bindings\":[" + inputs + "]}"), "more than 16384 objects");
+  const std::string network =
+      "{\"io_bindings\":[],\"builder\":\"onnx\",\"network\":{\"profiles\":[";
+  CHECK_FAILS(parse(network + "{" + profile + "}]}}"), "profiles names no input: 0");
+  CHECK_FAILS(parse(network + repeated("{}", kMany) + "]}}"), "more than 16384 objects");
+  CHECK_FAILS(parse(network + repeated("{}", 5000) + "]}}"), "5000 profiles; at most 4096");
+  CHECK_OK(parse("{\"io_bindings\":[]" + keys + "}"));
+  CHECK_OK(parse("{\"io_bindings\":[],\"x\":[" + repeated("[[]]", kMany) + "]}"));
+}
+
 }  // namespace
 
 void test_blob_fuzz(const std::string&) {
@@ -156,6 +225,8 @@ void test_blob_fuzz(const std::string&) {
     if (!fine || sealed || !seed.has_checksum || blob == seed.blob) continue;
     CHECK(blob[25] == 0 && blob[28] == 0 && blob[29] == 0 && blob[30] == 0 && blob[31] == 0);
   }
+  test_onnx_models(random, mutants / 4);
+  test_large_metadata();
   std::printf("R1 %llu mutants, 0 findings (%llu accepted)\n",
               static_cast<unsigned long long>(mutants), static_cast<unsigned long long>(accepted));
   CHECK(accepted < mutants || mutants == 0);

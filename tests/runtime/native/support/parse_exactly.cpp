@@ -1,5 +1,6 @@
 #include "parse_exactly.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -40,14 +41,38 @@ Bytes pack(const char* magic, const std::string& metadata, const std::string& en
   return blob;
 }
 
+namespace {
+
+std::unique_ptr<uint8_t[]> copy_of(const uint8_t* from, size_t size) {
+  std::unique_ptr<uint8_t[]> copy(new uint8_t[size]);
+  if (size > 0) std::memcpy(copy.get(), from, size);
+  return copy;
+}
+
+// An engine beside the program comes in two parts, and means the same.
+void parse_parts(const Bytes& bytes, const std::string& json) {
+  const size_t announced = bytes.size() < 16 ? 0 : bytes[12] | bytes[13] << 8;
+  const size_t size = std::min(announced, bytes.size());
+  const auto front = copy_of(bytes.data(), size),
+             engine = copy_of(bytes.data() + size, bytes.size() - size);
+  Blob blob;
+  const Status status = parse_blob(front.get(), size, engine.get(), bytes.size() - size, &blob);
+  CHECK(status.ok() || (status.error == Error::InvalidProgram && !status.text.empty()));
+  if (size == blob.engine_offset) CHECK(status.ok() == !json.empty());
+  if (!status.ok()) return;
+  CHECK(blob.engine == engine.get() && describe_blob(blob) == json);
+}
+
+}  // namespace
+
 bool parse_exactly(const Bytes& bytes) {
   // Memory of exactly the blob's size, so that a sanitizer sees every read behind it.
-  const std::unique_ptr<uint8_t[]> data(new uint8_t[bytes.size()]);
-  if (!bytes.empty()) std::memcpy(data.get(), bytes.data(), bytes.size());
+  const auto data = copy_of(bytes.data(), bytes.size());
   Blob blob;
   const Status status = parse_blob(data.get(), bytes.size(), &blob);
   if (!status.ok()) {
     CHECK(status.error == Error::InvalidProgram && !status.text.empty());
+    parse_parts(bytes, "");
     return false;
   }
   CHECK(blob.engine_offset <= bytes.size() &&
@@ -62,5 +87,6 @@ bool parse_exactly(const Bytes& bytes) {
   }
   const std::string json = describe_blob(blob);
   CHECK(!json.empty() && json.front() == '{' && json.back() == '}');
+  parse_parts(bytes, json);
   return true;
 }

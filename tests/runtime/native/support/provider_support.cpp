@@ -130,7 +130,9 @@ cuda::Api& api() {
   return *found;
 }
 
-void use_fake_tensorrt() { CHECK(setenv("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY, 1) == 0); }
+void use_fake_tensorrt() {
+  set_environment_variable("TRT_ET_TENSORRT_LIBRARY", TRT_ET_FAKE_LIBRARY);
+}
 
 Bytes read_bytes(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

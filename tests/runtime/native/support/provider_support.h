@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "check.h"
+#include "common/environment.h"
 #include "delegate/delegate.h"
 #include "owned_tensor.h"
 #include "parse_exactly.h"

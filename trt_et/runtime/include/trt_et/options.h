@@ -35,7 +35,7 @@ class Options {
   // The index of the only one to use; -1: the smallest that takes the shapes.
   Options& optimization_profile(int index) { return add("optimization_profile", index); }
   Options& blocking_waits(bool on) { return add("blocking_waits", on); }
-  // Runs each engine at load, with its smallest, typical and largest shapes.
+  // Runs each engine at load, with its typical shapes.
   Options& warm_up_at_load(bool on) { return add("warm_up_at_load", on); }
   Options& profile_layers(bool on) { return add("profile_layers", on); }
   // One scratch memory on each GPU for the engines of a method.

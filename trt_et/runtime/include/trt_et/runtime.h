@@ -2,7 +2,8 @@
 //
 // Loading the library registers the backend TRT_ET_BACKEND_NAME with the ExecuTorch runtime in the
 // process and, where nothing else in the process registers one, a CUDA DeviceAllocator. Everything
-// here is thread-safe and throws nothing.
+// here is thread-safe and throws nothing. ExecuTorch's Module and Method are not thread-safe: give
+// each thread a Module of its own; engines are shared.
 #pragma once
 
 #include <stddef.h>
@@ -49,9 +50,14 @@ TRT_ET_EXPORT int trt_et_device_count(void);
 TRT_ET_EXPORT int trt_et_planned_device(const void* pointer);
 
 // Why the last call of this thread that can fail did so: of this interface, of the backend, or of
-// the allocator; "" if it succeeded, and if ExecuTorch itself refused a file or an input. The
-// pointer stays valid until this thread's next call.
+// the allocator; "" if it succeeded. Also why ExecuTorch refused a file or an input, if it has
+// logged that. The pointer stays valid until this thread's next call.
 TRT_ET_EXPORT const char* trt_et_last_error(void);
+
+// Sets an option (docs/native.md) for all loads from now on, as the variable TRT_ET_<NAME> does:
+// the environment is read once, when this library is loaded. A null or empty text takes it back.
+// Returns 0, or -1.
+TRT_ET_EXPORT int trt_et_set_option(const char* name, const char* text);
 
 // Chooses the CUDA implementation instead of the environment variable TRT_ET_CUDA: "real",
 // "simulated:N" with N in 1..16, or "auto:N", which is "real" where there is a GPU that can be
@@ -131,8 +137,8 @@ TRT_ET_EXPORT int trt_et_record(int device, void* event);
 // CallerStreamGuard, or 0 where there is none.
 typedef int (*trt_et_caller_stream_source)(void** stream);
 // Tells the plugin where a CallerStreamGuard's stream is found. It finds ExecuTorch's CUDA
-// extension by itself if that is a shared library; a program that links it statically hands over a
-// function that calls getCallerStream(). Null: by itself again.
+// extension by itself if that is a shared library that was loaded before; otherwise the program
+// hands over a function that calls getCallerStream(). Null: by itself again.
 TRT_ET_EXPORT void trt_et_set_caller_stream_source(trt_et_caller_stream_source source);
 
 #ifdef __cplusplus

@@ -3,13 +3,13 @@
 #include <dlfcn.h>
 #include <glob.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "common/installed.h"
+#include "simulated_api.h"
 
 namespace trt_et::onnx {
 namespace {
@@ -27,7 +27,7 @@ struct Base {
 
 // The wheel's library has its version in its name: libonnxruntime.so.1.32.0.
 std::vector<std::string> candidates() {
-  const char* named = std::getenv(kVariable);
+  const char* named = cuda::simulated_api()->variable(kVariable);
   if (named != nullptr && *named != '\0') return {named};
   std::vector<std::string> found;
   const std::string pattern = executorch_packages() + "/onnxruntime/capi/libonnxruntime.so*";
@@ -41,7 +41,7 @@ std::vector<std::string> candidates() {
 }
 
 Status open_handle(void** handle) {
-  const char* named = std::getenv(kVariable);
+  const char* named = cuda::simulated_api()->variable(kVariable);
   for (const std::string& path : candidates()) {
     *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (*handle != nullptr) return {};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <new>
 
 #include "common/log.h"
@@ -184,13 +185,14 @@ bool have_same_interface(const Metadata& a, const Metadata& b) {
            one.min_shape == other.min_shape && one.max_shape == other.max_shape &&
            one.dim_order == other.dim_order && one.value_of == other.value_of;
   };
-  const auto place = [](const Metadata& of, const std::string& name) {
-    const auto has_name = [&](const Binding& binding) { return binding.name == name; };
-    return std::find_if(of.bindings.begin(), of.bindings.end(), has_name) - of.bindings.begin();
+  const auto places = [](const Metadata& of) {
+    std::map<std::string_view, size_t> by_name;
+    for (size_t i = 0; i < of.bindings.size(); ++i) by_name[of.bindings[i].name] = i;
+    return by_name;
   };
+  auto in_a = places(a), in_b = places(b);
   const auto same_alias = [&](const Alias& one, const Alias& other) {
-    return place(a, one.output) == place(b, other.output) &&
-           place(a, one.input) == place(b, other.input);
+    return in_a[one.output] == in_b[other.output] && in_a[one.input] == in_b[other.input];
   };
   return std::equal(a.bindings.begin(), a.bindings.end(), b.bindings.begin(), b.bindings.end(),
                     same) &&

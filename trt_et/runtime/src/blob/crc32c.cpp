@@ -42,33 +42,6 @@ uint64_t load64(const uint8_t* p) {
   return value;
 }
 
-// The instruction takes three cycles but can start every cycle, so three streams run side by side
-// and are joined afterwards: crc(A B) = advance(crc(A), |B|) ^ crc(B), where advance() multiplies
-// by x^(8 |B|) modulo the polynomial, a linear map.
-constexpr size_t kStreamBytes = 8192;
-
-using LinearMap = std::array<uint32_t, 32>;  // what becomes of each bit
-
-constexpr uint32_t image_under(const LinearMap& map, uint32_t crc) {
-  uint32_t image = 0;
-  for (size_t bit = 0; bit < 32; ++bit) image ^= map[bit] & (0 - (crc >> bit & 1));
-  return image;
-}
-
-// What one bit more does, squared until that are as many as a stream has.
-constexpr LinearMap make_advance() {
-  LinearMap map{kPolynomial};
-  for (size_t bit = 1; bit < 32; ++bit) map[bit] = 1u << (bit - 1);
-  for (size_t bits = 1; bits < 8 * kStreamBytes; bits *= 2) {
-    LinearMap twice{};
-    for (size_t bit = 0; bit < 32; ++bit) twice[bit] = image_under(map, map[bit]);
-    map = twice;
-  }
-  return map;
-}
-
-constexpr LinearMap kAdvance = make_advance();
-
 #if defined(__x86_64__)
 #define TRT_ET_CRC_TARGET __attribute__((target("sse4.2")))
 TRT_ET_CRC_TARGET inline uint64_t step64(uint64_t crc, uint64_t data) {
@@ -84,16 +57,6 @@ bool has_crc_instruction() { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
 #endif
 
 TRT_ET_CRC_TARGET uint32_t by_instruction(uint32_t crc, const uint8_t* p, size_t size) {
-  for (; size >= 3 * kStreamBytes; p += 3 * kStreamBytes, size -= 3 * kStreamBytes) {
-    uint64_t first = crc, second = 0, third = 0;
-    for (size_t i = 0; i < kStreamBytes; i += 8) {
-      first = step64(first, load64(p + i));
-      second = step64(second, load64(p + kStreamBytes + i));
-      third = step64(third, load64(p + 2 * kStreamBytes + i));
-    }
-    crc = image_under(kAdvance, static_cast<uint32_t>(first)) ^ static_cast<uint32_t>(second);
-    crc = image_under(kAdvance, crc) ^ static_cast<uint32_t>(third);
-  }
   for (; size >= 8; p += 8, size -= 8) crc = static_cast<uint32_t>(step64(crc, load64(p)));
   return by_table(crc, p, size);
 }

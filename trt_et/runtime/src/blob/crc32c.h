@@ -6,7 +6,7 @@
 
 namespace trt_et {
 
-// Continues `crc` (0 to start) over `size` bytes, in the fastest form that the processor has:
+// Continues `crc` (0 to start) over `size` bytes, with the processor's instruction if it has one:
 // engines are hundreds of megabytes, and the checksum is part of every load.
 uint32_t crc32c(uint32_t crc, const void* data, size_t size);
 

@@ -1,7 +1,7 @@
 // The metadata document of a blob: strict JSON with checked types, ranges and cross-references.
 #include <algorithm>
-#include <unordered_map>
-#include <unordered_set>
+#include <map>
+#include <set>
 
 #include "blob.h"
 #include "common/dtype.h"
@@ -12,6 +12,8 @@ namespace {
 
 constexpr int64_t kMaxDeviceId = 127;  // ExecuTorch keeps a device index in an int8.
 constexpr size_t kMaxKey = 200;
+// Of inputs and outputs, aliases and optimization profiles. A file may not ask for more work.
+constexpr size_t kMaxBindings = 4096;
 
 bool is_permutation(const Dims& order, size_t rank) {
   if (order.size() != rank) return false;
@@ -74,9 +76,16 @@ Status read_binding(const Json& entry, size_t index, Binding* binding) {
   return reader.status();
 }
 
+Status check_count(const Json& entries, const char* what) {
+  if (entries.size() <= kMaxBindings) return {};
+  return fail(Error::InvalidProgram, "engine metadata has %zu %s; at most %zu allowed",
+              entries.size(), what, kMaxBindings);
+}
+
 Status read_bindings(const Json& entries, Metadata* metadata) {
+  TRT_ET_TRY(check_count(entries, "io_bindings"));
   metadata->bindings.resize(entries.size());
-  std::unordered_set<std::string> names;
+  std::set<std::string> names;
   for (size_t i = 0; i < entries.size(); ++i) {
     TRT_ET_TRY(read_binding(entries[i], i, &metadata->bindings[i]));
     if (!names.insert(metadata->bindings[i].name).second) {
@@ -88,7 +97,8 @@ Status read_bindings(const Json& entries, Metadata* metadata) {
 }
 
 Status read_aliases(const Json& entries, Metadata* metadata) {
-  std::unordered_map<std::string, bool> is_input;
+  TRT_ET_TRY(check_count(entries, "aliased_io"));
+  std::map<std::string, bool> is_input;
   for (const Binding& binding : metadata->bindings) is_input[binding.name] = binding.is_input;
   for (const Json& entry : entries) {
     Alias alias{"", "", "kv_cache_update"};
@@ -169,16 +179,20 @@ bool is_range(const Json& sizes, const Binding& binding) {
 }
 
 void read_profiles(const Json& profiles, JsonReader& reader, const Metadata& metadata) {
+  std::map<std::string_view, const Binding*> inputs;
+  for (const Binding& binding : metadata.bindings) {
+    if (binding.is_input) inputs[binding.name] = &binding;
+  }
+  const Status few = check_count(profiles, "profiles");
+  if (!few.ok()) return reader.refuse(few.text);
   for (const Json& profile : profiles) {
     if (!profile.is_object()) return reader.refuse("profiles has no objects");
     for (const auto& [name, sizes] : profile.items()) {
-      const auto binding = std::find_if(
-          metadata.bindings.begin(), metadata.bindings.end(),
-          [&, &input = name](const Binding& one) { return one.is_input && one.name == input; });
-      if (binding == metadata.bindings.end()) {
+      const auto input = inputs.find(name);
+      if (input == inputs.end()) {
         return reader.refuse("profiles names no input: " + name.substr(0, 60));
       }
-      if (!is_range(sizes, *binding)) {
+      if (!is_range(sizes, *input->second)) {
         return reader.refuse("profiles has an impossible range of " + name.substr(0, 60));
       }
     }

@@ -1,7 +1,9 @@
 #include "strict_json.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
-#include <unordered_set>
+#include <set>
 #include <vector>
 
 namespace trt_et {
@@ -9,6 +11,7 @@ namespace {
 
 constexpr size_t kMaxDepth = 16;
 constexpr size_t kMaxRank = 16;
+constexpr std::ptrdiff_t kMaxObjects = 16384;
 
 // Sees the parser's events: refuses duplicate keys and too deep a nesting, which the parser itself
 // lets through. Once something was refused the rest is discarded, not kept.
@@ -40,7 +43,7 @@ class Strictness {
   const char* problem() const { return problem_; }
 
  private:
-  std::vector<std::unordered_set<std::string>> keys_;
+  std::vector<std::set<std::string>> keys_;  // in order: a file may choose keys of one hash
   const char* problem_ = nullptr;
 };
 
@@ -55,6 +58,10 @@ Status load_json(const char* text, size_t size, Json* document) {
   // To the parser, a NUL is the end of the text, and what follows is not looked at.
   if (size > 0 && std::memchr(text, 0, size) != nullptr) {
     return fail(Error::InvalidProgram, "engine metadata is not JSON: it contains a NUL byte");
+  }
+  // The parser looks at all that an object lies beside when the object ends.
+  if (std::count(text, text + size, '{') > kMaxObjects) {
+    return fail(Error::InvalidProgram, "engine metadata has more than %td objects", kMaxObjects);
   }
   Strictness strictness;
   const auto callback = [&strictness](int, Json::parse_event_t event, Json& parsed) {

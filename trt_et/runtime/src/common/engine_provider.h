@@ -3,8 +3,7 @@
 //
 // It is internal: providers and plugin are of one version of trt-et, and TRT_ET_PROVIDER_ABI tells
 // of a library that is not. The TensorRT providers are libraries with this table, and not parts of
-// the plugin, because each is compiled against another interface of TensorRT, and one can be built
-// again with NVIDIA's headers and replaced without the plugin.
+// the plugin, because each is compiled against another interface of TensorRT.
 //
 // Every function returns 0 or an ExecuTorch error code (executorch/runtime/core/error.h), and then
 // last_error() gives its text on the same thread. Nothing may throw. A binding is always named by
@@ -20,7 +19,7 @@
 extern "C" {
 #endif
 
-#define TRT_ET_PROVIDER_ABI 10
+#define TRT_ET_PROVIDER_ABI 11
 #define TRT_ET_MAX_RANK 16
 
 // One input or output. `dtype` is an ExecuTorch ScalarType, or -1 where it is not known. A
@@ -160,6 +159,8 @@ typedef struct trt_et_host {
   uint32_t abi;  // TRT_ET_PROVIDER_ABI
   void (*log)(int level, const char* text);
   const char* site_packages;  // folder of the Python packages beside ExecuTorch's; "" if unknown
+  // A variable of the environment as the plugin was loaded with it; null: not set.
+  const char* (*variable)(const char* name);
 } trt_et_host;
 
 // The one symbol of a provider library, libtrt_et_tensorrt_<which>.so: its table, or null when it

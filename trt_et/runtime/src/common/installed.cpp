@@ -2,33 +2,66 @@
 
 #include <dlfcn.h>
 #include <executorch/runtime/platform/runtime.h>
+#include <link.h>
 
 #include <filesystem>
 
 namespace trt_et {
+namespace {
 
-std::string folder_of(const void* symbol, int levels) {
+namespace fs = std::filesystem;
+
+// The file that holds a symbol, by an absolute path whose folders are no links; "" if not known.
+fs::path file_of(const void* symbol) {
   Dl_info info;
-  if (dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return "";
-  std::string path = info.dli_fname;
-  // The program itself, which was found in PATH, or was started by this name.
-  constexpr const char* kProgram = "/proc/self/exe";
-  std::error_code unknown;
-  if (path.find('/') == std::string::npos || path == kProgram) {
-    path = std::filesystem::read_symlink(kProgram, unknown).string();
+  link_map* map = nullptr;
+  std::error_code failed;
+  if (dladdr1(symbol, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0) return {};
+  // The loader has no name for the program itself.
+  if (map->l_name == nullptr || *map->l_name == '\0') {
+    return fs::read_symlink("/proc/self/exe", failed);
   }
-  // Libraries that were found by $ORIGIN have ".." in their paths.
-  path = std::filesystem::path(path).lexically_normal().string();
-  for (int level = 0; level < levels; ++level) {
-    const size_t slash = path.rfind('/');
-    if (slash == std::string::npos) return "";
-    path.resize(slash);
-  }
-  return path;
+  const fs::path file = fs::absolute(map->l_name, failed);
+  const fs::path folder = fs::canonical(file.parent_path(), failed);
+  return failed ? file.lexically_normal() : folder / file.filename();
 }
 
+const fs::path& own_file() {
+  static const auto* file = new fs::path(file_of(reinterpret_cast<const void*>(&note_folders)));
+  return *file;
+}
+
+const fs::path& executorch_file() {
+  static const auto* file =
+      new fs::path(file_of(reinterpret_cast<const void*>(&executorch::runtime::runtime_init)));
+  return *file;
+}
+
+}  // namespace
+
+void note_folders() {
+  (void)own_file();
+  (void)executorch_file();
+}
+
+std::string beside_plugin(const std::string& name) {
+  std::error_code failed;
+  fs::path path = own_file().parent_path() / name;
+  if (!fs::exists(path, failed)) {
+    const fs::path linked = fs::canonical(own_file(), failed).parent_path() / name;
+    if (fs::exists(linked, failed)) path = linked;
+  }
+  return path.string();
+}
+
+// <site-packages>/trt_et/runtime/lib/<library>
+std::string own_packages() {
+  return own_file().parent_path().parent_path().parent_path().parent_path().string();
+}
+
+// <site-packages>/executorch/lib/<library>
 std::string executorch_packages() {
-  return folder_of(reinterpret_cast<const void*>(&executorch::runtime::runtime_init), 3);
+  return executorch_file().parent_path().parent_path().parent_path().string();
 }
 
 }  // namespace trt_et

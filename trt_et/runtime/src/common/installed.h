@@ -5,11 +5,16 @@
 
 namespace trt_et {
 
-// The folder so many levels above the library that holds a symbol; "" if it is not known.
-std::string folder_of(const void* symbol, int levels);
+// Call this when the library is loaded: its path may be relative to the folder that is current now.
+void note_folders();
 
-// The folder of the Python packages that ExecuTorch is one of. Its library is
-// <site-packages>/executorch/lib/libexecutorch.so.
+// The path of a file of trt-et in the folder of this library, or, where that is a link to another
+// folder and the file is not here, in that one.
+std::string beside_plugin(const std::string& name);
+
+// The folder of the Python packages that this library, or ExecuTorch, is one of: 4 and 3 levels
+// above the library; "" if it is not known.
+std::string own_packages();
 std::string executorch_packages();
 
 }  // namespace trt_et

@@ -2,18 +2,21 @@
 
 #include <dlfcn.h>
 #include <executorch/runtime/platform/log.h>
+#include <executorch/runtime/platform/platform.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "environment.h"
 #include "status.h"
 
 namespace trt_et {
@@ -35,9 +38,11 @@ std::atomic<void (*)(int, const char*)> g_function{nullptr};
 thread_local char t_last_error[kMaxErrorText + 1] = "";
 
 bool shows_debug() {
-  const char* level = std::getenv("TRT_ET_LOG");
+  static const char* const level = environment_variable("TRT_ET_LOG");
   return level != nullptr && std::strcmp(level, "debug") == 0;
 }
+
+thread_local bool t_is_own = false;  // the line that goes to ExecuTorch's log
 
 void write_line(LogLevel level, const char* text) {
   const bool is_error = level == LogLevel::error;
@@ -47,11 +52,45 @@ void write_line(LogLevel level, const char* text) {
     char line[300];
     const int length = std::snprintf(line, sizeof line, "%c %s\n", is_error ? 'E' : 'I', text);
     if (length > 0) (void)!write(STDERR_FILENO, line, static_cast<size_t>(length));
-  } else if (is_error) {
-    ET_LOG(Error, "%s", text);
   } else {
-    ET_LOG(Info, "%s", text);
+    t_is_own = true;
+    if (is_error) ET_LOG(Error, "%s", text);
+    if (!is_error) ET_LOG(Info, "%s", text);
+    t_is_own = false;
   }
+}
+
+using PalTable =
+    std::remove_cv_t<std::remove_pointer_t<decltype(executorch::runtime::get_pal_impl())>>;
+using Emit = decltype(PalTable::emit_log_message);
+std::atomic<Emit> g_emit{nullptr};  // ExecuTorch's, or the program's
+
+// "Init failed for backend X: 0x20" passes on what was told before it.
+bool ends_with_code(const char* message) {
+  const char* code = std::strrchr(message, ' ');
+  return code != nullptr && std::strncmp(code, " 0x", 3) == 0;
+}
+
+// A failure has several lines, from the inside out, in less time than this, and nobody asks for the
+// reason in between.
+constexpr std::chrono::milliseconds kOneFailure{1};
+thread_local bool t_is_read = false;
+
+void keep_reason(et_timestamp_t time, et_pal_log_level_t level, const char* file,
+                 const char* function, size_t line, const char* message, size_t length) {
+  using Clock = std::chrono::steady_clock;
+  thread_local Clock::time_point t_last{};
+  const bool is_error = level == kError || level == kFatal;
+  if (is_error && !t_is_own && !(t_last_error[0] != '\0' && ends_with_code(message))) {
+    const bool goes_on =
+        t_last_error[0] != '\0' && !t_is_read && Clock::now() - t_last < kOneFailure;
+    t_is_read = false;
+    const size_t used = goes_on ? std::strlen(t_last_error) : 0;
+    std::snprintf(t_last_error + used, sizeof t_last_error - used, "%s%s", goes_on ? "; " : "",
+                  message);
+  }
+  g_emit.load()(time, level, file, function, line, message, length);
+  if (is_error) t_last = Clock::now();
 }
 
 // False where there is no memory to keep the line.
@@ -101,6 +140,14 @@ void log_at_once(const char* format, ...) {
 
 void set_log_function(void (*function)(int, const char*)) { g_function = function; }
 
+// Not by register_pal(), which logs an error if anybody calls it a second time: programs may.
+void keep_reasons_of_executorch() {
+  Emit& emit = const_cast<PalTable*>(executorch::runtime::get_pal_impl())->emit_log_message;
+  if (emit == keep_reason) return;
+  g_emit = emit;
+  emit = keep_reason;
+}
+
 LogScope::LogScope() { ++t_depth; }
 
 LogScope::~LogScope() {
@@ -118,7 +165,10 @@ void remember_error(const char* text) {
   std::snprintf(t_last_error, sizeof t_last_error, "%s", text);
 }
 
-const char* last_error_text() { return t_last_error; }
+const char* last_error_text() {
+  t_is_read = true;
+  return t_last_error;
+}
 void clear_last_error() { t_last_error[0] = '\0'; }
 
 }  // namespace trt_et

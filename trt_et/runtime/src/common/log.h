@@ -21,6 +21,10 @@ bool has_python();
 // See trt_et_set_log_function.
 void set_log_function(void (*function)(int level, const char* text));
 
+// From now on, an error that ExecuTorch logs is this thread's last error (status.h): its functions
+// return a number only. Once, when the library is loaded.
+void keep_reasons_of_executorch();
+
 // Keeps the lines of this thread back until the outermost scope ends. Every entry into the library
 // opens one before it takes a lock, so that no line is written while a lock is held.
 class LogScope {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "common/environment.h"
 #include "common/immortal.h"
 #include "common/log.h"
 #include "simulation_library.h"
@@ -33,6 +34,7 @@ struct Choice {
   bool made = false;
   // Nobody asked for a mode: a reference engine gets simulated GPUs if there is no real one.
   bool by_default = false;
+  bool lacks_simulation = false;  // its library does not open
   Mode mode;
   Api* api = nullptr;
   Status status;
@@ -40,6 +42,7 @@ struct Choice {
 
 // The implementation, once it is chosen and works: every run asks for it.
 std::atomic<Api*> g_ready{nullptr};
+std::atomic<int> g_device_count{0};  // of the mode, once it has been asked for: none comes or goes
 std::atomic<bool> g_ending{false};
 std::atomic<bool> g_uses_gpus{false};  // real ones, or begins to
 std::atomic<bool> g_forked{false};     // from a process that does
@@ -95,7 +98,7 @@ void log_simulated(const Status& no_gpu) {
 void make_choice(Choice& chosen) {
   chosen.made = true;
   if (!chosen.requested) {
-    const char* value = std::getenv("TRT_ET_CUDA");
+    const char* value = environment_variable("TRT_ET_CUDA");
     const std::string text = value == nullptr ? "" : value;
     chosen.by_default = text.empty();
     chosen.status = parse_mode(text, &chosen.mode);
@@ -136,6 +139,7 @@ Status choose(const char* mode) {
   chosen.requested = true;
   chosen.by_default = false;
   chosen.mode = wanted;
+  g_device_count = 0;
   chosen.status = {};
   if (wanted.kind == Kind::automatic) make_choice(chosen);
   return chosen.status;
@@ -158,8 +162,11 @@ Status access_or_simulate(Api** api) {
   if (status.error != Error::NotFound) return status;
   auto& chosen = immortal<Choice>();
   const std::lock_guard<std::mutex> lock(chosen.mutex);
-  if (!chosen.by_default || !open_simulation(kMaxSimulated, api).ok()) return status;
-  return {};
+  if (!chosen.by_default) return status;
+  const Status simulated = open_simulation(kMaxSimulated, api);
+  chosen.lacks_simulation = !simulated.ok();
+  if (simulated.ok()) return {};
+  return {status.error, status.text + "; " + simulated.text};
 }
 
 Status access_for_reference(Api** api) {
@@ -197,13 +204,19 @@ std::string problem() {
   return chosen.status.text;
 }
 
+std::string remedy() {
+  auto& chosen = immortal<Choice>();
+  const std::lock_guard<std::mutex> lock(chosen.mutex);
+  if (chosen.mode.kind != Kind::real || chosen.lacks_simulation) return "";
+  return "; TRT_ET_CUDA=simulated:N runs engines of builder='reference'";
+}
+
 Status usable_devices(Api** api, int* count, Access access) {
-  static std::atomic<int> known{0};  // GPUs do not come and go.
   TRT_ET_TRY(access(api));
-  *count = known.load(std::memory_order_relaxed);
+  *count = g_device_count.load(std::memory_order_relaxed);
   if (*count > 0) return {};
   TRT_ET_TRY(count_devices(**api, count));
-  known.store(*count, std::memory_order_relaxed);
+  g_device_count.store(*count, std::memory_order_relaxed);
   return {};
 }
 

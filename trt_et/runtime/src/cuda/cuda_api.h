@@ -89,9 +89,9 @@ class Api {
   virtual Status destroy_stream(Stream stream) = 0;
   virtual Status synchronize_stream(Stream stream) = 0;
 
-  // The device of a stream that is no default stream. Fails where its context is neither the
-  // primary one of its device nor a green one, which is a part of that: our work cannot go there.
-  virtual Status stream_device(Stream stream, int* device) = 0;
+  // The device of a stream that is no default stream, and whether its context is a green one. Fails
+  // where that is neither the primary one of its device nor a part of it: our work cannot go there.
+  virtual Status stream_device(Stream stream, int* device, bool* green) = 0;
   // Whether work that is queued on the stream is recorded for a graph.
   virtual Status is_captured(Stream stream, bool* captured) = 0;
 
@@ -132,6 +132,9 @@ using Access = Status (*)(Api** api);
 std::string chosen_mode();
 // Why that has no GPU; "" if it has, and before the first use.
 std::string problem();
+
+// What to try where there is no GPU, for the end of a message; "" where it has been tried.
+std::string remedy();
 
 // Number of devices of the chosen implementation; fails when that is none.
 Status usable_devices(Api** api, int* count, Access access = cuda::access);

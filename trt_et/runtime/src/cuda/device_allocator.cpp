@@ -9,7 +9,6 @@
 
 #include "common/entry.h"
 #include "common/immortal.h"
-#include "common/striped_lock.h"
 #include "cuda_api.h"
 #include "streams.h"
 
@@ -29,16 +28,16 @@ std::atomic<bool> g_redirected{false};  // some memory was planned on another de
 class Planned {
  public:
   void add(const void* pointer, size_t size, int device) {
-    const std::unique_lock<StripedLock> lock(lock_);
+    const std::unique_lock<std::shared_mutex> lock(lock_);
     by_address_[address(pointer)] = {size, device};
   }
   void remove(const void* pointer) {
-    const std::unique_lock<StripedLock> lock(lock_);
+    const std::unique_lock<std::shared_mutex> lock(lock_);
     by_address_.erase(address(pointer));
   }
   // -1 where all of it is not planned memory of one device.
   int device_of(const void* pointer, size_t size) {
-    const std::shared_lock<StripedLock> lock(lock_);
+    const std::shared_lock<std::shared_mutex> lock(lock_);
     auto next = by_address_.upper_bound(address(pointer));
     if (next == by_address_.begin()) return -1;
     --next;
@@ -48,15 +47,14 @@ class Planned {
   }
 
  private:
-  // In lines of its own: other threads read it while they look for theirs.
-  struct alignas(kCacheLine) Block {
+  struct Block {
     size_t bytes = 0;
     int device = 0;
   };
 
   static uintptr_t address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-  StripedLock lock_;
+  std::shared_mutex lock_;
   std::map<uintptr_t, Block> by_address_;
 };
 
@@ -88,10 +86,8 @@ class Entry {
     Status status = cuda::usable_devices(&api_, &count, cuda::access_or_simulate);
     if (!status.ok() && status.error != Error::NotFound) return status;
     if (!status.ok()) {
-      return fail(
-          Error::NotFound,
-          "no memory on cuda:%d: %s; TRT_ET_CUDA=simulated:N runs engines of builder='reference'",
-          index, status.text.c_str());
+      return fail(Error::NotFound, "no memory on cuda:%d: %s%s", index, status.text.c_str(),
+                  cuda::remedy().c_str());
     }
     device_ = index;
     if (index == -1) TRT_ET_TRY(api_->current_device(&device_));
@@ -104,7 +100,8 @@ class Entry {
     }
     guard_.emplace(*api_);
     TRT_ET_TRY(guard_->enter(device_));
-    return thread_stream(*api_, device_, &stream_);
+    TRT_ET_TRY(thread_stream(*api_, device_, &stream_));
+    return check_not_captured(*api_, stream_, "a copy or an allocation");
   }
 
   cuda::Api& api() { return *api_; }

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/environment.h"
 #include "common/installed.h"
 #include "cuda_api.h"
 
@@ -215,9 +215,9 @@ class RealApi final : public Api {
   }
 
   // By the driver: cudaStreamGetDevice() comes with CUDA 12.8, and does not tell the context.
-  Status stream_device(Stream stream, int* device) override {
+  Status stream_device(Stream stream, int* device, bool* green) override {
     Context owner = nullptr, primary = nullptr, popped = nullptr;
-    TRT_ET_TRY(find_context(stream, &owner));
+    TRT_ET_TRY(find_context(stream, &owner, green));
     for (int known = 0; known < kMaxDevices; ++known) {
       if (owner != nullptr && primary_[index(known)] == owner) return *device = known, Status{};
     }
@@ -293,12 +293,13 @@ class RealApi final : public Api {
   }
 
   // The context of a stream; of a green context's, the primary one that it is a part of.
-  Status find_context(Stream stream, Context* context) {
+  Status find_context(Stream stream, Context* context, bool* is_green) {
     Context green = nullptr;
-    if (f_.cuStreamGetCtx_v2 == nullptr) {
-      return check_driver(f_.cuStreamGetCtx(stream, context), "cuStreamGetCtx");
-    }
-    return check_driver(f_.cuStreamGetCtx_v2(stream, context, &green), "cuStreamGetCtx");
+    const int code = f_.cuStreamGetCtx_v2 == nullptr
+                         ? f_.cuStreamGetCtx(stream, context)
+                         : f_.cuStreamGetCtx_v2(stream, context, &green);
+    *is_green = green != nullptr;
+    return check_driver(code, "cuStreamGetCtx");
   }
 
   // Retained once for the life of the process.
@@ -389,9 +390,7 @@ constexpr const char* kWheelFolders[] = {"nvidia/cu13/lib", "nvidia/cuda_runtime
 
 // Folders that the loader does not search: of pip's wheels, of conda, and of NVIDIA's installer.
 std::vector<std::string> folders_of_major(int major) {
-  // This library is <site-packages>/trt_et/runtime/lib/<library>, but in a source tree.
-  const std::string packages[] = {folder_of(reinterpret_cast<const void*>(&make_real_api), 4),
-                                  executorch_packages()};
+  const std::string packages[] = {own_packages(), executorch_packages()};
   std::vector<std::string> folders;
   for (const std::string& parent : packages) {
     for (const char* folder : kWheelFolders) {
@@ -401,7 +400,7 @@ std::vector<std::string> folders_of_major(int major) {
   constexpr std::pair<const char*, const char*> kVariables[] = {
       {"CONDA_PREFIX", "/lib"}, {"CUDA_HOME", "/lib64"}, {"CUDA_PATH", "/lib64"}};
   for (const auto& [variable, folder] : kVariables) {
-    const char* value = std::getenv(variable);
+    const char* value = environment_variable(variable);
     if (value != nullptr && *value != '\0') folders.push_back(std::string(value) + folder);
   }
   folders.push_back("/usr/local/cuda-" + std::to_string(major) + "/lib64");
@@ -432,7 +431,7 @@ Status open_driver(void** library) {
 // else what the loader's path has, else one of the folders.
 Status open_runtime(void* driver_library, void** library) {
   const int driver = version_of(driver_library, "cuDriverGetVersion");
-  const char* named = std::getenv("TRT_ET_CUDART_LIBRARY");
+  const char* named = environment_variable("TRT_ET_CUDART_LIBRARY");
   if (named != nullptr && *named != '\0') return open_named(named, driver, library);
   for (const int major : kRuntimeMajors) {
     if (!runs_on(major * 1000, driver)) continue;

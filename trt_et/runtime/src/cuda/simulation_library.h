@@ -18,9 +18,10 @@ struct Simulation {
   bool (*attach_fake)();
 };
 
-// The library's one symbol for the plugin. Calls after the first return what that one made.
+// The library's one symbol for the plugin. Calls after the first return what that one made, with
+// so many GPUs from then on. `variable`: see trt_et_host.
 #define TRT_ET_OPEN_SIMULATION "trt_et_open_simulation"
-using OpenSimulation = const Simulation* (*)(int devices);
+using OpenSimulation = const Simulation* (*)(int devices, const char* (*variable)(const char*));
 
 // Opens the library next to the plugin, unless the program contains it.
 Status open_simulation(int devices, Api** api);

@@ -1,14 +1,11 @@
 #include "streams.h"
 
 #include <dlfcn.h>
-#include <link.h>
 
 #include <atomic>
 #include <map>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 // Null unless this program or library contains ExecuTorch's CUDA extension. ExecuTorch promises
 // that the result crosses library boundaries; a stream handle is a pointer.
@@ -35,6 +32,8 @@ struct OwnedStream {
     // CUDA finishes what is queued.
     (void)report(api.destroy_stream(stream));
   }
+
+  WorkStream work() const { return {stream, identity, WorkStream::Source::own, is_known, false}; }
 
   cuda::Api& api;
   const int device;
@@ -68,6 +67,7 @@ constexpr int kMaxDevices = 128;
 struct Given {
   cuda::Stream stream;
   uint64_t identity;  // a number for as long as it is given
+  bool is_green;
 };
 thread_local Given t_given[kMaxDevices] = {};
 
@@ -90,14 +90,21 @@ bool is_default(cuda::Stream stream) {
   return stream == nullptr || stream == cuda::kLegacyStream || stream == cuda::kPerThreadStream;
 }
 
-WorkStream callers_stream(cuda::Stream stream, WorkStream::Source source) {
+WorkStream callers_stream(cuda::Stream stream, WorkStream::Source source, bool is_green) {
   static thread_local const uint64_t per_thread = next_identity();
   if (stream == nullptr) stream = cuda::kLegacyStream;
   const uint64_t identity = stream == cuda::kLegacyStream      ? kLegacyIdentity
                             : stream == cuda::kPerThreadStream ? per_thread
                                                                : 0;
   const bool may_be_captured = stream != cuda::kLegacyStream;
-  return {stream, identity, source, may_be_captured};
+  return {stream, identity, source, may_be_captured, is_green};
+}
+
+WorkStream given_stream(int device) {
+  const Given& given = t_given[device];
+  WorkStream stream = callers_stream(given.stream, WorkStream::Source::given, given.is_green);
+  if (stream.identity == 0) stream.identity = given.identity;
+  return stream;
 }
 
 // Whether the innermost CallerStreamGuard of this thread holds a stream for this device.
@@ -106,51 +113,21 @@ Status guarded_stream(cuda::Api& api, int device, WorkStream* stream, bool* foun
   const auto given = caller_stream();
   if (!given) return {};
   int owner = device;  // Every device has default streams.
-  if (!is_default(*given)) TRT_ET_TRY(api.stream_device(*given, &owner));
+  bool green = false;
+  if (!is_default(*given)) TRT_ET_TRY(api.stream_device(*given, &owner, &green));
   *found = owner == device;
-  if (*found) *stream = callers_stream(*given, WorkStream::Source::guard);
+  if (*found) *stream = callers_stream(*given, WorkStream::Source::guard, green);
   return {};
-}
-
-// All that is loaded, also what Python opened for itself (RTLD_LOCAL).
-struct LoadedLibraries {
-  unsigned long long additions = 0;
-  std::vector<std::string> paths;
-};
-
-LoadedLibraries loaded_libraries() {
-  LoadedLibraries loaded;
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, size_t, void* out) {
-        auto& found = *static_cast<LoadedLibraries*>(out);
-        found.additions = info->dlpi_adds;
-        if (info->dlpi_name != nullptr && *info->dlpi_name != 0) {
-          found.paths.emplace_back(info->dlpi_name);
-        }
-        return 0;
-      },
-      &loaded);
-  return loaded;
 }
 
 }  // namespace
 
-void find_caller_streams() {
-  static std::atomic<unsigned long long> searched{0};
+// Python opens the extension for itself (RTLD_LOCAL), and before this library.
+void find_caller_streams(const char* extension) {
   if (g_get_caller_stream.load() != nullptr) return;
-  void* found = dlsym(RTLD_DEFAULT, kGetCallerStream);
-  if (found == nullptr) {
-    const LoadedLibraries loaded = loaded_libraries();
-    if (searched.exchange(loaded.additions) == loaded.additions) return;
-    for (const std::string& path : loaded.paths) {
-      void* library = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-      if (library == nullptr) continue;
-      found = dlsym(library, kGetCallerStream);
-      if (found != nullptr) break;  // It stays open: its function is kept.
-      dlclose(library);
-    }
-  }
-  g_get_caller_stream = reinterpret_cast<GetCallerStream>(found);
+  void* library = dlopen(extension, RTLD_LAZY | RTLD_NOLOAD);  // It stays open.
+  if (library == nullptr) return;
+  g_get_caller_stream = reinterpret_cast<GetCallerStream>(dlsym(library, kGetCallerStream));
 }
 
 void set_caller_stream_source(CallerStreamSource source) { g_source = source; }
@@ -165,23 +142,22 @@ static Status check_device(cuda::Api& api, int device) {
 
 Status use_stream(cuda::Api& api, int device, cuda::Stream stream) {
   TRT_ET_TRY(check_device(api, device));
+  bool green = false;
   if (!is_default(stream)) {
     int owner = 0;
-    TRT_ET_TRY(api.stream_device(stream, &owner));
+    TRT_ET_TRY(api.stream_device(stream, &owner, &green));
     if (owner != device) {
       return fail(Error::InvalidArgument, "the stream for cuda:%d is one of cuda:%d", device,
                   owner);
     }
   }
-  t_given[device] = {stream, next_identity()};
+  t_given[device] = {stream, next_identity(), green};
   return {};
 }
 
 Status thread_stream(cuda::Api& api, int device, WorkStream* stream) {
   if (device < kMaxDevices && t_given[device].stream != nullptr) {
-    *stream = callers_stream(t_given[device].stream, WorkStream::Source::given);
-    if (stream->identity == 0) stream->identity = t_given[device].identity;
-    return {};
+    return *stream = given_stream(device), Status{};
   }
   bool guarded = false;
   TRT_ET_TRY(guarded_stream(api, device, stream, &guarded));
@@ -191,8 +167,17 @@ Status thread_stream(cuda::Api& api, int device, WorkStream* stream) {
   if (own.stream == nullptr) {
     TRT_ET_TRY(api.create_stream(cuda::StreamKind::blocking, &own.stream));
   }
-  *stream = {own.stream, own.identity, WorkStream::Source::own, own.is_known};
-  return {};
+  return *stream = own.work(), Status{};
+}
+
+Status check_not_captured(cuda::Api& api, const WorkStream& stream, const char* what) {
+  bool captured = false;
+  if (stream.may_be_captured) TRT_ET_TRY(api.is_captured(stream.handle, &captured));
+  if (!captured) return {};
+  return fail(Error::NotSupported,
+              "the stream is captured, and %s waits for it: plan inputs and outputs on the GPU, or "
+              "do this outside of the capture",
+              what);
 }
 
 Status enter_stream(cuda::Api& api, int device, cuda::DeviceGuard& guard, WorkStream* stream) {
@@ -201,18 +186,22 @@ Status enter_stream(cuda::Api& api, int device, cuda::DeviceGuard& guard, WorkSt
   return thread_stream(api, device, stream);
 }
 
+Status wait_for_stream(cuda::Api& api, const WorkStream& stream) {
+  TRT_ET_TRY(check_not_captured(api, stream, "trt_et_wait"));
+  return api.synchronize_stream(stream.handle);
+}
+
 Status wait_for_thread(cuda::Api& api) {
-  const auto wait = [&api](int device, cuda::Stream stream) -> Status {
+  const auto wait = [&api](int device, const WorkStream& stream) -> Status {
     cuda::DeviceGuard guard(api);
     TRT_ET_TRY(guard.enter(device));
-    return api.synchronize_stream(stream);
+    return wait_for_stream(api, stream);
   };
   for (const auto& [device, own] : this_threads_streams()) {
-    if (own.stream != nullptr) TRT_ET_TRY(wait(device, own.stream));
+    if (own.stream != nullptr) TRT_ET_TRY(wait(device, own.work()));
   }
   for (int device = 0; device < kMaxDevices; ++device) {
-    const cuda::Stream given = t_given[device].stream;
-    if (given != nullptr) TRT_ET_TRY(wait(device, given));
+    if (t_given[device].stream != nullptr) TRT_ET_TRY(wait(device, given_stream(device)));
   }
   return {};
 }

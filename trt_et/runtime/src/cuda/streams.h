@@ -20,6 +20,7 @@ struct WorkStream {
   uint64_t identity = 0;
   Source source = Source::own;   // given: by use_stream; guard: by ExecuTorch's CallerStreamGuard
   bool may_be_captured = false;  // by the caller, who knows it
+  bool is_green = false;         // of a green context, a part of the GPU's multiprocessors
 
   bool is(const WorkStream& other) const { return identity != 0 && identity == other.identity; }
 };
@@ -27,9 +28,8 @@ struct WorkStream {
 // This thread's stream of `device`; its own is made at first use. The device must be current.
 Status thread_stream(cuda::Api& api, int device, WorkStream* stream);
 
-// Looks for ExecuTorch's CUDA extension, whose CallerStreamGuard is honoured from then on. A
-// library that is loaded later is found the next time.
-void find_caller_streams();
+// Honours CallerStreamGuard of ExecuTorch's CUDA extension, if that is loaded under this name.
+void find_caller_streams(const char* extension);
 
 // See trt_et_set_caller_stream_source.
 using CallerStreamSource = int (*)(void** stream);
@@ -38,6 +38,11 @@ void set_caller_stream_source(CallerStreamSource source);
 // Makes `device` current, and gives this thread's stream of it. Refuses a device that is not there.
 Status enter_stream(cuda::Api& api, int device, cuda::DeviceGuard& guard, WorkStream* stream);
 
+// The refusal of work that ends in waiting, where that would end a capture of the caller's.
+Status check_not_captured(cuda::Api& api, const WorkStream& stream, const char* what);
+
+// See trt_et_wait.
+Status wait_for_stream(cuda::Api& api, const WorkStream& stream);
 // Waits for the calling thread's streams, ours and given ones.
 Status wait_for_thread(cuda::Api& api);
 

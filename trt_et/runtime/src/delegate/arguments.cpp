@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <string>
-#include <unordered_map>
 
 #include "common/log.h"
 #include "cuda/device_allocator.h"
@@ -80,7 +80,7 @@ Status Arguments::create(const Blob& blob, const Engine& engine, const LoadOptio
 }
 
 Status Arguments::read_aliases(const Blob& blob) {
-  std::unordered_map<std::string, size_t> by_name;
+  std::map<std::string, size_t> by_name;
   for (size_t i = 0; i < arguments_.size(); ++i) by_name[arguments_[i].expected.name] = i;
   for (const Alias& alias : blob.metadata.aliases) {
     // The parser has checked that both exist.

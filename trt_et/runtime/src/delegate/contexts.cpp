@@ -24,19 +24,13 @@ constexpr std::ptrdiff_t kMaxCaptured = 64;
 // Another context is made only where this many times its memory is free.
 constexpr size_t kFreeShare = 4;
 
-// Of inputs, to warm up with.
-enum class Size { smallest, typical, largest };
-
-bool set_shapes(const Blob& blob, Size size, std::vector<Argument>& arguments) {
+bool set_typical_shapes(const Blob& blob, std::vector<Argument>& arguments) {
   for (Argument& argument : arguments) {
     const TensorSpec& expected = argument.expected;
     if (!expected.is_input) continue;
-    if (expected.any_shape) return false;
-    const Dims& typical = blob.metadata.bindings[argument.binding].opt_shape;
-    if (size == Size::typical && expected.dynamic && typical.empty()) return false;
-    const Dims& dims = size == Size::smallest || !expected.dynamic ? expected.min_shape
-                       : size == Size::typical                     ? typical
-                                                                   : expected.max_shape;
+    const Dims& dims =
+        expected.dynamic ? blob.metadata.bindings[argument.binding].opt_shape : expected.min_shape;
+    if (expected.any_shape || (expected.dynamic && dims.empty())) return false;
     argument.call.shape.rank = static_cast<int32_t>(dims.size());
     std::copy(dims.begin(), dims.end(), argument.call.shape.dims);
   }
@@ -302,22 +296,25 @@ Status Contexts::set_addresses() {
 }
 
 Status Contexts::run(const WorkStream& stream) {
-  if (scratch_ == nullptr) return enqueue(stream.handle);
+  if (scratch_ == nullptr) return enqueue(stream);
   return scratch_->use(stream, [&](const DeviceBuffer& memory) -> Status {
     if (memory.data() != slot_->scratch) {
       change(*slot_);
       TRT_ET_TRY(slot_->context->set_memory(memory.data(), memory.size()));
       slot_->scratch = memory.data();
     }
-    return enqueue(stream.handle);
+    return enqueue(stream);
   });
 }
 
-Status Contexts::enqueue(cuda::Stream stream) {
+// The kernels of a graph run in the context that they were captured in, the primary one, and not in
+// that of the stream which the graph is launched on: a green one would be left.
+Status Contexts::enqueue(const WorkStream& stream) {
   GraphReplay& replay = slot_->replay;
   if (slot_->settled < kMaxNeeded) ++slot_->settled;
-  if (slot_->late || !graphs_) return queue_(stream);
-  Status status = replay.run(stream, slot_->kept && slot_->settled > needed_);
+  on_green_ = stream.is_green;
+  if (slot_->late || !graphs_ || on_green_) return queue_(stream.handle);
+  Status status = replay.run(stream.handle, slot_->kept && slot_->settled > needed_);
   if (replay.captured()) ++launches_;
   if (replay.enabled()) return status;
   // What is refused once is refused for good, and no context is kept for a graph any more.
@@ -353,19 +350,13 @@ uint64_t Contexts::key_of_shapes() const {
 }
 
 void Contexts::warm_up(const Blob& blob) {
-  const bool dynamic = std::any_of(arguments_.begin(), arguments_.end(), [](const Argument& one) {
-    return one.expected.is_input && one.expected.dynamic;
-  });
-  for (const Size size : {Size::typical, Size::smallest, Size::largest}) {
-    if (!set_shapes(blob, size, arguments_)) continue;
-    const Status status = run_on_zeros();
-    if (!status.ok()) {
-      log(LogLevel::info, "TensorRTBackend: warm_up_at_load: %s", status.text.c_str());
-    }
-    for (Argument& argument : arguments_) argument.call = {};
-    forget();
-    if (!dynamic) break;
+  if (!set_typical_shapes(blob, arguments_)) return;
+  const Status status = run_on_zeros();
+  if (!status.ok()) {
+    log(LogLevel::info, "TensorRTBackend: warm_up_at_load: %s", status.text.c_str());
   }
+  for (Argument& argument : arguments_) argument.call = {};
+  forget();
 }
 
 Status Contexts::run_on_zeros() {

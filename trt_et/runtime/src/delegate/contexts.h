@@ -88,8 +88,10 @@ class Contexts {
   size_t count() const { return slots_.size(); }
   uint64_t graph_launches() const { return launches_; }
   LayerEvents& layers() { return layers_; }
-  // Why runs are plain; "" where they are not.
-  const std::string& no_graph() const { return no_graph_; }
+  // Why runs, or the last one, are plain; "" where they are not.
+  std::string no_graph() const {
+    return no_graph_.empty() && on_green_ ? "the stream is of a green context" : no_graph_;
+  }
 
   // Takes the context for the shapes of this call, and asks it for those of the outputs. `changes`:
   // not one that may not change.
@@ -103,10 +105,10 @@ class Contexts {
   // Queues one run, through the graph once runs repeat themselves.
   Status run(const WorkStream& stream);
   void forget();
-  // The load option warm_up_at_load: runs the engine with its smallest, its typical and its largest
-  // shapes, so that the first calls find its kernels compiled and loaded. The inputs are zeros in
-  // memory that is freed afterwards: neither a tensor nor state is read or written. A run that
-  // fails is logged; the first call with these shapes reports the error to its caller.
+  // The load option warm_up_at_load: runs the engine with its typical shapes, so that the first
+  // calls find its kernels compiled and loaded. The inputs are zeros in memory that is freed
+  // afterwards: neither a tensor nor state is read or written. A run that fails is logged; the
+  // first call with these shapes reports the error to its caller.
   void warm_up(const Blob& blob);
   // Whether graphs of the caller's hold so many contexts that no more are given to them.
   bool are_captured() const;
@@ -124,7 +126,7 @@ class Contexts {
   Status prepare(cuda::Stream stream);
   Status find_output_shape(Argument& argument);
   void change(ContextSlot& slot);
-  Status enqueue(cuda::Stream stream);
+  Status enqueue(const WorkStream& stream);
   Status profile_layers();
   Status run_on_zeros();
   uint64_t key_of_shapes() const;
@@ -139,6 +141,7 @@ class Contexts {
   std::shared_ptr<Scratch> scratch_;  // null: each context has its own
   bool graphs_ = true;
   std::string no_graph_;
+  bool on_green_ = false;  // the last run
   int profile_ = -1;
   size_t max_count_ = 2;
   std::vector<std::unique_ptr<ContextSlot>> slots_;

@@ -1,6 +1,7 @@
 #include "debug_outputs.h"
 
 #include <algorithm>
+#include <new>
 
 #include "event_tracing.h"
 
@@ -11,7 +12,7 @@ using executorch::runtime::etensor::TensorImpl;
 
 struct DebugOutputs::Result {
   std::string call;
-  std::vector<uint8_t> memory;
+  std::unique_ptr<uint8_t[]> memory;
   int32_t sizes[TRT_ET_MAX_RANK] = {};
   int32_t strides[TRT_ET_MAX_RANK] = {};
   uint8_t dim_order[TRT_ET_MAX_RANK] = {};
@@ -33,7 +34,14 @@ Status DebugOutputs::create(const std::vector<Argument>& arguments) {
     }
     auto result = std::make_shared<Result>();
     result->call = expected.value_of;
-    result->memory.resize(expected.max_bytes);
+    // Not cleared: a program may name a size that no run has, and memory is used when it is
+    // written.
+    result->memory.reset(new (std::nothrow) uint8_t[std::max<size_t>(expected.max_bytes, 1)]);
+    if (result->memory == nullptr) {
+      return fail(Error::MemoryAllocationFailed,
+                  "no host memory for the %zu bytes of '%.60s', an output for debugging",
+                  expected.max_bytes, expected.name.c_str());
+    }
     int64_t stride = 1;
     for (size_t i = expected.max_shape.size(); i-- > 0;) {
       result->sizes[i] = static_cast<int32_t>(expected.max_shape[i]);
@@ -43,7 +51,7 @@ Status DebugOutputs::create(const std::vector<Argument>& arguments) {
     }
     result->tensor = std::make_unique<TensorImpl>(
         expected.dtype, static_cast<ssize_t>(expected.max_shape.size()), result->sizes,
-        result->memory.data(), result->dim_order, result->strides,
+        result->memory.get(), result->dim_order, result->strides,
         executorch::runtime::TensorShapeDynamism::DYNAMIC_BOUND);
     result->value = EValue(Tensor(result->tensor.get()));
     results_.push_back(std::move(result));

@@ -72,7 +72,6 @@ Status Delegate::create(FreeableBuffer* processed, const NamedDataMap* named_dat
     find_data = [named_data](const char* key) { return named_data->get_data(key); };
   }
   TRT_ET_TRY(source.open(processed->data(), processed->size(), find_data, options));
-  find_caller_streams();
   cuda::DeviceGuard guard(source.api());
   TRT_ET_TRY(guard.enter(source.device()));
   TRT_ET_TRY(source.fit());

@@ -10,8 +10,9 @@
 #include <mutex>
 #include <type_traits>
 
+#include "common/environment.h"
 #include "common/immortal.h"
-#include "unknown_settings.h"
+#include "common/log.h"
 
 namespace trt_et {
 namespace {
@@ -22,6 +23,8 @@ using executorch::runtime::BackendOption;
 using executorch::runtime::CompileSpec;
 using executorch::runtime::OptionValue;
 using executorch::runtime::Span;
+
+constexpr const char* kPrefix = "TRT_ET_";  // of variables of the environment
 
 // An option, and how its text is read.
 struct Option {
@@ -40,7 +43,7 @@ struct Option {
   }
   // TRT_ET_<NAME>
   std::string variable() const {
-    std::string text = std::string("TRT_ET_") + name;
+    std::string text = std::string(kPrefix) + name;
     for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     return text;
   }
@@ -67,7 +70,7 @@ std::string find_for_process(const Option& option) {
     const auto found = all.values.find(option.name);
     if (found != all.values.end() && !found->second.empty()) return found->second;
   }
-  const char* value = std::getenv(option.variable().c_str());
+  const char* value = environment_variable(option.variable().c_str());
   return value == nullptr ? "" : value;
 }
 
@@ -190,12 +193,15 @@ constexpr const char* kTargetDevice = "target_device";
 constexpr const char* kSpecs[] = {kTargetDevice, "state_inputs",         "device_state",
                                   "partition",   "external_engine_data", "use_shared_engines"};
 
+constexpr size_t kMaxIndices = 10000;
+
 // "0,3".
 Status read_indices(const char* spec, const std::string& text, std::vector<size_t>* inputs) {
   for (size_t begin = 0; begin <= text.size();) {
     const size_t comma = std::min(text.find(',', begin), text.size());
     int64_t index = 0;
-    if (!parse_integer(text.substr(begin, comma - begin), &index) || index < 0 || index > 9999) {
+    if (!parse_integer(text.substr(begin, comma - begin), &index) || index < 0 ||
+        index >= static_cast<int64_t>(kMaxIndices) || inputs->size() == kMaxIndices) {
       return fail(Error::InvalidProgram,
                   "compile spec %s is '%.40s'; expected indices of tensors such as 0,3", spec,
                   text.c_str());
@@ -206,25 +212,68 @@ Status read_indices(const char* spec, const std::string& text, std::vector<size_
   return {};
 }
 
-std::vector<std::string> names_of_options() {
-  std::vector<std::string> names;
-  for (const Option& option : kOptions) {
-    names.emplace_back(option.name);
-    if (option.theirs != nullptr) names.emplace_back(option.theirs);
+// Of docs/reference/environment.md, those that are no options.
+constexpr const char* kVariables[] = {
+    "CACHE",          "CACHE_SIZE",       "BUILDER",      "PRECISION",    "CUDA",
+    "CUDART_LIBRARY", "ANY_GPU",          "PLUGIN",       "RUNNER",       "LOG",
+    "SIM_FAIL_AFTER", "TENSORRT_LIBRARY", "ANY_TENSORRT", "CMAKE_CONFIG", "ONNXRUNTIME_LIBRARY"};
+
+// Settings that nobody reads: most are misspelt, and what they ask for would be missed without a
+// word. A file may have any number of them, so that one line tells of all.
+class Unknown {
+ public:
+  void add(const char* name) {
+    if (count_++ == 0) first_.assign(name, strnlen(name, kShown));
   }
-  return names;
+  void report(const char* kind) const {
+    if (count_ == 0) return;
+    const std::string more = count_ == 1 ? "" : " (and " + std::to_string(count_ - 1) + " more)";
+    log(LogLevel::info,
+        "TensorRTBackend: unknown %s '%s'%s is ignored: docs/native.md has those that are known",
+        kind, first_.c_str(), more.c_str());
+  }
+
+ private:
+  static constexpr size_t kShown = 60;
+  std::string first_;
+  size_t count_ = 0;
+};
+
+bool is_option(const char* name) {
+  return std::any_of(std::begin(kOptions), std::end(kOptions),
+                     [&](const Option& option) { return option.is(name); });
 }
 
-// What a misspelt name asked for would be missed without a word.
+bool is_spec(const char* name) {
+  return std::any_of(std::begin(kSpecs), std::end(kSpecs),
+                     [&](const char* known) { return std::strcmp(name, known) == 0; });
+}
+
+bool is_variable(const std::string& name) {
+  return std::any_of(std::begin(kVariables), std::end(kVariables),
+                     [&](const char* known) { return kPrefix + std::string(known) == name; }) ||
+         std::any_of(std::begin(kOptions), std::end(kOptions),
+                     [&](const Option& option) { return option.variable() == name; });
+}
+
 void report_unknown_names(const BackendInitContext& context, ArrayRef<CompileSpec> compile_specs) {
-  std::vector<std::string> variables, names = names_of_options();
-  for (const Option& option : kOptions) variables.push_back(option.variable());
-  report_unknown_variables(variables);
+  static std::once_flag told;
+  std::call_once(told, [] {
+    Unknown variables;
+    for (const auto& [name, value] : environment()) {
+      if (name.rfind(kPrefix, 0) == 0 && !is_variable(name)) variables.add(name.c_str());
+    }
+    variables.report("environment variable");
+  });
+  Unknown options, specs;
   for (const BackendOption& spec : context.runtime_specs()) {
-    report_unknown("load option", spec.key, names);
+    if (!is_option(spec.key)) options.add(spec.key);
   }
-  names.insert(names.end(), std::begin(kSpecs), std::end(kSpecs));
-  for (const CompileSpec& spec : compile_specs) report_unknown("compile spec", spec.key, names);
+  for (const CompileSpec& spec : compile_specs) {
+    if (!is_option(spec.key) && !is_spec(spec.key)) specs.add(spec.key);
+  }
+  options.report("load option");
+  specs.report("compile spec");
 }
 
 }  // namespace
@@ -256,20 +305,23 @@ Status redirected_device(int* device) {
   return {};
 }
 
+Status set_option(const char* name, const std::string& text) {
+  const auto known = std::find_if(std::begin(kOptions), std::end(kOptions),
+                                  [&](const Option& option) { return option.is(name); });
+  if (known == std::end(kOptions)) {
+    return fail(Error::NotFound, "no option '%.40s': the header trt_et/options.h lists them", name);
+  }
+  LoadOptions checked;
+  TRT_ET_TRY(known->read_into(&checked, text));
+  auto& all = immortal<Settings>();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.values[known->name] = text;
+  return {};
+}
+
 Status set_options(Span<const BackendOption> backend_options) {
   for (const BackendOption& given : backend_options) {
-    const auto known = std::find_if(std::begin(kOptions), std::end(kOptions),
-                                    [&](const Option& option) { return option.is(given.key); });
-    if (known == std::end(kOptions)) {
-      return fail(Error::NotFound, "no option '%.40s': the header trt_et/options.h lists them",
-                  given.key);
-    }
-    const std::string text = text_of(given.value);
-    LoadOptions checked;
-    TRT_ET_TRY(known->read_into(&checked, text));
-    auto& all = immortal<Settings>();
-    const std::lock_guard<std::mutex> lock(all.mutex);
-    all.values[known->name] = text;
+    TRT_ET_TRY(set_option(given.key, text_of(given.value)));
   }
   return {};
 }

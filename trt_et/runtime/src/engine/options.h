@@ -1,7 +1,7 @@
 // What a user may ask of the run time, by one name in four ways. The first that says something
 // counts: a load option (Module::load, runtime_spec), set_option() of the backend, the environment
-// variable TRT_ET_<NAME>, a compile spec of the partition (but of folders and
-// libraries: a file names none).
+// variable TRT_ET_<NAME> (as it was when the plugin was loaded), a compile spec of the partition
+// (but of folders and libraries: a file names none).
 #pragma once
 
 #include <executorch/runtime/backend/interface.h>
@@ -56,8 +56,9 @@ Status read_options(const executorch::runtime::BackendInitContext& context,
 // Leaves `device` alone where neither says one.
 Status redirected_device(int* device);
 
-// set_option() of the backend: from now on, for every delegate that is loaded. An empty text takes
-// the setting back.
+// From now on, for every delegate that is loaded. An empty text takes the setting back.
+Status set_option(const char* name, const std::string& text);
+// set_option() of the backend: the same.
 Status set_options(
     executorch::runtime::Span<const executorch::runtime::BackendOption> backend_options);
 

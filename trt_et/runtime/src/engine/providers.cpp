@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 
+#include "common/environment.h"
 #include "common/immortal.h"
 #include "common/installed.h"
 #include "common/log.h"
@@ -31,7 +32,8 @@ void log_of_provider(int level, const char* text) {
 
 const trt_et_host& host() {
   static const auto* packages = new std::string(executorch_packages());
-  static const trt_et_host table = {TRT_ET_PROVIDER_ABI, log_of_provider, packages->c_str()};
+  static const trt_et_host table = {TRT_ET_PROVIDER_ABI, log_of_provider, packages->c_str(),
+                                    environment_variable};
   return table;
 }
 
@@ -64,9 +66,7 @@ std::vector<std::string> provider_libraries(const std::string& builder,
   if (major == "8") return {library_name("8"), library_name("10")};
   if (major == "10") return {library_name("10"), library_name("11")};
   if (known) return {library_name(major)};
-  std::vector<std::string> names;
-  for (const char* candidate : {"11", "10", "8"}) names.push_back(library_name(candidate));
-  return names;
+  return {library_name("11"), library_name("10")};
 }
 
 // The same for a network, of which any TensorRT that has a parser builds an engine.
@@ -81,7 +81,7 @@ Status open_provider_library(const std::string& name, const trt_et_engine_provid
   const std::lock_guard<std::mutex> lock(all.mutex);
   const auto found = all.providers.find(name);
   if (found != all.providers.end()) return *provider = found->second, Status{};
-  const std::string path = folder_of(reinterpret_cast<const void*>(&find_provider), 1) + "/" + name;
+  const std::string path = beside_plugin(name);
   if (access(path.c_str(), R_OK) != 0) {
     return fail(Error::NotFound, "no %s next to the plugin", name.c_str());
   }
@@ -170,7 +170,7 @@ Status find_tensorrt(const cuda::Api& api, const Blob& blob, const trt_et_engine
   return fail(
       Error::NotSupported,
       "engine for %s: this build of trt-et has no engine provider for it: TensorRT 10, 11 and "
-      "TensorRT-RTX have one, and TensorRT 8.6 if trt-et is built with its headers",
+      "TensorRT-RTX have one",
       builder_of(blob).c_str());
 }
 
@@ -201,8 +201,8 @@ Status find_provider(const Blob& blob, const trt_et_engine_request& request,
   if (!usable.ok()) {
     if (usable.error != Error::NotFound) return usable;  // A bad TRT_ET_CUDA, or a forked child.
     if (blob.is_reference()) {
-      return fail(Error::NotFound, "reference engine on cuda:%d needs TRT_ET_CUDA=simulated:N: %s",
-                  device, usable.text.c_str());
+      return fail(Error::NotFound, "reference engine on cuda:%d: %s%s", device, usable.text.c_str(),
+                  cuda::remedy().c_str());
     }
     return fail(Error::NotFound, "engine for %s on cuda:%d needs an NVIDIA driver: %s",
                 builder_of(blob).c_str(), device, usable.text.c_str());

@@ -143,9 +143,10 @@ Status check_shapes(const Call& call) {
                 shape_text(boxes.sizes().data(), boxes.dim()).c_str(),
                 shape_text(scores.sizes().data(), scores.dim()).c_str());
   }
-  for (const Tensor& tensor : {boxes, scores}) {
+  for (const Tensor& tensor : {boxes, scores, call.out_boxes, call.out_scores, call.out_classes}) {
     if (!executorch::runtime::is_contiguous_dim_order(tensor.dim_order().data(), tensor.dim())) {
-      return fail(Error::InvalidArgument, "batched_nms: boxes or scores are not contiguous");
+      return fail(Error::InvalidArgument,
+                  "batched_nms: boxes, scores or outputs are not contiguous");
     }
   }
   if (call.most < 1 || call.most > std::numeric_limits<Size>::max()) {

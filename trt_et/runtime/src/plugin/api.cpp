@@ -58,7 +58,7 @@ int with_stream(int device, F&& function) noexcept {
     cuda::DeviceGuard guard(api);
     WorkStream stream;
     TRT_ET_TRY(enter_stream(api, device, guard, &stream));
-    return function(api, stream.handle);
+    return function(api, stream);
   });
 }
 
@@ -110,6 +110,13 @@ int trt_et_choose_cuda(const char* mode) {
   return call([&] { return cuda::choose(mode); });
 }
 
+int trt_et_set_option(const char* name, const char* text) {
+  return call([&] {
+    if (name == nullptr) return fail(Error::InvalidArgument, "trt_et_set_option: name is null");
+    return set_option(name, text == nullptr ? "" : text);
+  });
+}
+
 int trt_et_counter(const char* name, uint64_t* value) {
   clear_last_error();  // Nothing here allocates or throws.
   if (name != nullptr && value != nullptr) {
@@ -147,13 +154,13 @@ int trt_et_save_kernels(void) {
 
 int trt_et_wait(int device) {
   if (device == -1) return with_api(wait_for_thread);
-  return with_stream(device, [](cuda::Api& api, void* own) { return api.synchronize_stream(own); });
+  return with_stream(device, wait_for_stream);
 }
 
 int trt_et_record(int device, void* event) {
-  return with_stream(device, [event](cuda::Api& api, void* own) {
+  return with_stream(device, [event](cuda::Api& api, const WorkStream& own) {
     if (event == nullptr) return fail(Error::InvalidArgument, "trt_et_record: event is null");
-    return api.record_event(event, own);
+    return api.record_event(event, own.handle);
   });
 }
 

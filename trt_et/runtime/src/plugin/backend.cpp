@@ -4,7 +4,6 @@
 #include "common/entry.h"
 #include "common/immortal.h"
 #include "common/log.h"
-#include "common/quiet_log.h"
 #include "cuda/device_allocator.h"
 #include "delegate/delegate.h"
 #include "delegate/event_tracing.h"
@@ -18,12 +17,7 @@ using namespace executorch::runtime;
 class TensorRTBackend final : public BackendInterface {
  public:
   // Without a GPU too, if nobody has chosen a mode: reference engines then run on simulated GPUs.
-  bool is_available() const override {
-    // ExecuTorch's Python bindings replace the log's function when they are imported. That of a
-    // C++ program stays.
-    if (has_python()) drop_cpuinfo_lines();
-    return has_gpu(cuda::access_or_simulate);
-  }
+  bool is_available() const override { return has_gpu(cuda::access_or_simulate); }
 
   Result<DelegateHandle*> init(BackendInitContext& context, FreeableBuffer* processed,
                                ArrayRef<CompileSpec> compile_specs) const override {
@@ -88,10 +82,8 @@ bool has_gpu(cuda::Access access) {
            int count = 0;
            Status status = cuda::usable_devices(&api, &count, access);
            if (status.error != Error::NotFound) return status;
-           return fail(
-               status.error,
-               "not available: %s. TRT_ET_CUDA=simulated:N runs engines of builder='reference'",
-               status.text.c_str());
+           return fail(status.error, "not available: %s%s", status.text.c_str(),
+                       cuda::remedy().c_str());
          }) == Error::Ok;
 }
 

@@ -8,9 +8,11 @@
 #include <iterator>
 #include <mutex>
 
+#include "common/environment.h"
+#include "common/installed.h"
 #include "common/log.h"
-#include "common/quiet_log.h"
 #include "cuda/device_allocator.h"
+#include "cuda/streams.h"
 #include "engine/options.h"
 #include "ops/batched_nms.h"
 #include "trt_et/runtime.h"
@@ -41,9 +43,9 @@ void register_backend(Registration& done) {
 
 // ExecuTorch's CUDA libraries register an allocator, and it ends the process at a second one. Those
 // that the program links are loaded by now, and their static initializers may come after ours.
+constexpr const char* kCudaExtension = "libexecutorch_extension_cuda.so";
 bool another_allocator_comes() {
-  constexpr const char* kLibraries[] = {"libexecutorch_extension_cuda.so",
-                                        "libexecutorch_backend_cuda.so"};
+  constexpr const char* kLibraries[] = {kCudaExtension, "libexecutorch_backend_cuda.so"};
   return trt_et_cuda_allocator_of_executorch != nullptr ||
          std::any_of(std::begin(kLibraries), std::end(kLibraries), [](const char* name) {
            void* library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
@@ -54,12 +56,16 @@ bool another_allocator_comes() {
 Registration register_all() {
   // The log needs the platform layer, and this runs before main().
   executorch::runtime::runtime_init();
+  // Neither the environment nor the current folder may have changed yet.
+  (void)environment();
+  note_folders();
+  keep_reasons_of_executorch();
   register_batched_nms();
   Registration done;
   register_backend(done);
   if (!done.backend) return done;
-  drop_cpuinfo_lines();
   set_device_redirection(redirected_device);
+  find_caller_streams(kCudaExtension);
   if (another_allocator_comes()) {
     log(LogLevel::debug, "TensorRTBackend: the CUDA allocator of another library is used");
   } else {

@@ -9,9 +9,10 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 #include <thread>
+
+#include "common/provider_status.h"
 
 namespace trt_et::tensorrt {
 
@@ -29,11 +30,11 @@ bool may_use(const char* folder) {
 fs::path cache_folder(const std::string& option, const char* name) {
   if (option == "off") return {};
   if (!option.empty()) return option;
-  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* cache = host().variable("XDG_CACHE_HOME");
   if (cache != nullptr && *cache == '/') {
     return may_use(cache) ? fs::path(cache) / "trt-et" / name : fs::path();
   }
-  const char* home = std::getenv("HOME");
+  const char* home = host().variable("HOME");
   if (home == nullptr || *home != '/' || !may_use(home)) return {};
   return fs::path(home) / ".cache" / "trt-et" / name;
 }

@@ -30,11 +30,13 @@ std::string file_name(const trt_et_engine_request& request, const Version& versi
   return std::string(request.sha256).substr(0, 32) + "-" + gpu + "-" + version.text() + ".kernels";
 }
 
-void warn(const std::string& text) { host().log(TRT_ET_LOG_OWN, ("kernel cache " + text).c_str()); }
+void warn(const std::string& text) {
+  if (!text.empty()) host().log(TRT_ET_LOG_OWN, ("kernel cache " + text).c_str());
+}
 
 // The reason first: a long path is cut off.
-void warn(const char* what, int problem, const std::string& path) {
-  warn(std::string(what) + ": " + std::strerror(problem) + ": " + path);
+std::string problem_text(const char* what, int problem, const std::string& path) {
+  return std::string(what) + ": " + std::strerror(problem) + ": " + path;
 }
 
 // Set in a child of a process that uses this library: the thread of KernelSaver is not there,
@@ -125,16 +127,23 @@ class KernelSaver {
 
   KernelSaver() = default;
 
-  // Lets go of the lock while a file is written.
+  // Lets go of the lock while a file is written, and of the cache before its failure is told: the
+  // program's log function may save kernels and free engines. TensorRT's own lines come meanwhile.
   void save(KernelCache* cache, std::unique_lock<std::mutex>* lock) {
+    if (busy_ != nullptr && writer_ == std::this_thread::get_id()) return;
     while (busy_ != nullptr) (void)changed_.wait_for(*lock, kSoon);
     if (plans_.count(cache) == 0) return;
     busy_ = cache;
+    writer_ = std::this_thread::get_id();
     lock->unlock();
-    cache->save();
+    const std::string problem = cache->save();
     lock->lock();
     busy_ = nullptr;
     changed_.notify_all();
+    if (problem.empty()) return;
+    lock->unlock();
+    warn(problem);
+    lock->lock();
   }
 
   void run() {
@@ -159,6 +168,7 @@ class KernelSaver {
   std::condition_variable changed_;
   std::map<KernelCache*, Plan> plans_;
   KernelCache* busy_ = nullptr;  // is being written
+  std::thread::id writer_;       // by this thread
   std::thread thread_;
   bool stopped_ = false;
 };
@@ -167,7 +177,7 @@ class KernelSaver {
 
 KernelCache::~KernelCache() {
   KernelSaver::instance().forget(this);
-  save();
+  warn(save());
 }
 
 void KernelCache::open(nvinfer1::ICudaEngine& engine, const trt_et_engine_request& request,
@@ -185,7 +195,7 @@ void KernelCache::open(nvinfer1::ICudaEngine& engine, const trt_et_engine_reques
   path_ = folder / file_name(request, version);
   std::string file;
   if (!read_file(path_, &file)) {
-    if (errno != ENOENT) warn("cannot be read", errno, path_);
+    if (errno != ENOENT) warn(problem_text("cannot be read", errno, path_));
   } else if (cache_->deserialize(file.data(), file.size())) {
     saved_ = std::hash<std::string>()(serialized(*cache_));
   } else {
@@ -237,22 +247,26 @@ int KernelCache::write() {
   const std::string own = serialized(*cache_);
   const size_t hash = std::hash<std::string>()(own);
   if (own.empty() || hash == saved_) return 0;
-  saved_ = hash;
   const fs::path folder = fs::path(path_).parent_path();
   if (!make_private(folder)) return errno;
   FileLock lock_of_file;
   const bool alone = lock_of_file.take(path_ + ".lock", kPatience);
   if (alone) remove_old_parts(path_ + ".");
   const std::string all = alone ? merged_with_file(own) : own;
-  return write_atomically(path_, path_ + ".", {all}) ? 0 : errno;
+  if (!write_atomically(path_, path_ + ".", {all})) return errno;
+  saved_ = hash;
+  return 0;
 }
 
-void KernelCache::save() noexcept {
-  if (g_forked) return;
+std::string KernelCache::save() noexcept {
+  if (g_forked) return "";
   try {
     const int problem = write();
-    if (problem != 0) warn("cannot be written", problem, path_);
+    // It is tried again each time, and told once.
+    const bool is_new = problem_.exchange(problem) != problem;
+    return problem == 0 || !is_new ? "" : problem_text("cannot be written", problem, path_);
   } catch (...) {  // No memory, or no file system to speak of: kernels are compiled again.
+    return "";
   }
 }
 

@@ -2,6 +2,7 @@
 // compile nothing then: there, this makes contexts and nothing else.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -28,8 +29,8 @@ class KernelCache {
                                               bool graphs);
   // There may be new kernels, or there soon will be: the file is written a little later.
   void expect_kernels() noexcept;
-  // Writes the file if there are new kernels.
-  void save() noexcept;
+  // Writes the file if there are new kernels. Returns why not, to be logged; "" where all is well.
+  std::string save() noexcept;
 
  private:
   std::string merged_with_file(const std::string& own) const;
@@ -37,8 +38,9 @@ class KernelCache {
   int write();
 
   std::mutex mutex_;
-  std::string path_;  // empty: no file
-  size_t saved_ = 0;  // a hash of those of our kernels that are in the file
+  std::string path_;             // empty: no file
+  size_t saved_ = 0;             // a hash of those of our kernels that are in the file
+  std::atomic<int> problem_{0};  // of the last write
   std::unique_ptr<nvinfer1::IRuntimeConfig> maker_;  // of caches
   std::unique_ptr<nvinfer1::IRuntimeCache> cache_;
   // One for each kind of context; they live as long as the contexts.

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <set>
@@ -54,11 +53,7 @@ void* open_any(std::string* path, std::string* reason) {
   return nullptr;
 }
 
-Version version_of(int32_t number) {
-  // 8.6 counts in steps of 1000, what came after it in steps of 10000.
-  const int step = !kRtx && kMajor < 10 ? 1000 : 10000;
-  return {number / step, number % step / 100, number % 100};
-}
+Version version_of(int32_t number) { return {number / 10000, number % 10000 / 100, number % 100}; }
 
 bool has_known_interface(const Version& version) {
   return version.major == kMajor && version.minor >= kFirstMinor;
@@ -67,7 +62,7 @@ bool has_known_interface(const Version& version) {
 // TensorRT-RTX starts with the version number of any headers, and what is called through the tables
 // of another interface crashes: the library is asked before anything of it is used.
 Status check_interface(const Library& library) {
-  const char* anyway = std::getenv("TRT_ET_ANY_TENSORRT");
+  const char* anyway = host().variable("TRT_ET_ANY_TENSORRT");
   if (has_known_interface(library.version) || (anyway != nullptr && *anyway == '1')) return {};
   return fail(
       Error::NotFound,
@@ -97,7 +92,7 @@ Status read_library(void* handle, Library* library) {
 }
 
 Status find_library(Library* library) {
-  const char* named = std::getenv("TRT_ET_TENSORRT_LIBRARY");
+  const char* named = host().variable("TRT_ET_TENSORRT_LIBRARY");
   void* handle = nullptr;
   std::string reason;
   if (named != nullptr && *named != '\0') {
@@ -134,7 +129,7 @@ struct State {
 };
 
 // Loads one library and registers its plugins: those that register themselves, those of
-// libnvinfer_plugin, and those of the interface of TensorRT 8.6 and later.
+// libnvinfer_plugin, and those of the newer interface.
 Status load_plugins(const std::string& path, const Library& library, State* all) {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -147,7 +142,6 @@ Status load_plugins(const std::string& path, const Library& library, State* all)
     return fail(Error::InvalidState, "initLibNvInferPlugins of %.80s fails: %.100s", path.c_str(),
                 Logger::reason_text());
   }
-#if TRT_ET_MODERN
   const bool has_creators =
       dlsym(handle, "getCreators") != nullptr || dlsym(handle, "getPluginCreators") != nullptr;
   if (initialize == nullptr && has_creators) {
@@ -158,9 +152,6 @@ Status load_plugins(const std::string& path, const Library& library, State* all)
                   path.c_str(), registry == nullptr ? "it has no plugins" : Logger::reason_text());
     }
   }
-#else
-  (void)library;
-#endif
   return {};
 }
 

@@ -1,5 +1,4 @@
 // The provider's table, and its one exported symbol.
-#include <cstdlib>
 #include <cstring>
 
 #include "build/engine_build.h"
@@ -32,7 +31,7 @@ int probe(const trt_et_engine_request* request) {
 // engines lost biases of linear layers (docs/gpu.md).
 Status check_gpu(const trt_et_engine_request& request) {
   const bool supported = !kRtx || request.gpu_major < 9 || request.gpu_major > 11;
-  const char* anyway = std::getenv("TRT_ET_ANY_GPU");
+  const char* anyway = host().variable("TRT_ET_ANY_GPU");
   if (supported || (anyway != nullptr && std::strcmp(anyway, "1") == 0)) return {};
   return fail(Error::DelegateInvalidCompatibility,
               "TensorRT-RTX does not support compute capability %d.%d (%.60s), where its results "

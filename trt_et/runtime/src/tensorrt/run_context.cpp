@@ -29,7 +29,7 @@ Status RunContext::set_input_shape(size_t index, const int64_t* dims, int32_t ra
   }
   shape.nbDims = tensor.dims.nbDims;
   if (scalar) shape.d[0] = 1;
-  for (int32_t i = 0; i < rank; ++i) shape.d[i] = static_cast<Extent>(dims[i]);
+  for (int32_t i = 0; i < rank; ++i) shape.d[i] = dims[i];
   shapes_[index] = shape;
   return {};
 }

@@ -15,12 +15,10 @@ class DataDependentOutput final : public nvinfer1::IOutputAllocator {
     return size <= capacity ? address : nullptr;
   }
 #endif
-#if TRT_ET_MODERN
   void* reallocateOutputAsync(const char*, void*, uint64_t size, uint64_t,
                               cudaStream_t) noexcept override {
     return size <= capacity ? address : nullptr;
   }
-#endif
   void notifyShape(const char*, const nvinfer1::Dims& dims) noexcept override {
     shape = dims;
     notified = true;
