@@ -19,8 +19,8 @@ RUN = """
 import ctypes, sys
 import torch
 import trt_et.runtime
+ctypes.CDLL(sys.argv[1])  # RTLD_LOCAL, as trt_et.runtime opens the one of a wheel
 trt_et.runtime.load("simulated")
-ctypes.CDLL(sys.argv[1])  # RTLD_LOCAL
 from executorch.runtime import Runtime
 method = Runtime.get().load_program(sys.argv[2]).load_method("forward")
 try:
@@ -31,9 +31,10 @@ except RuntimeError:
 
 
 def test_the_guard_of_an_extension_that_is_loaded_locally(programs, tmp_path):
-    source, library = tmp_path / "extension.cpp", tmp_path / "libextension.so"
+    source, library = tmp_path / "extension.cpp", tmp_path / "libexecutorch_extension_cuda.so"
     source.write_text(EXTENSION)
-    command = ["c++", "-std=c++17", "-shared", "-fPIC", "-o", str(library), str(source)]
+    command = ["c++", "-std=c++17", "-shared", "-fPIC", f"-Wl,-soname,{library.name}"]
+    command += ["-o", str(library), str(source)]
     subprocess.run(command, check=True, timeout=600)
     torch.save(programs["host"].inputs, tmp_path / "inputs")
     arguments = [str(library), str(programs["host"].path), str(tmp_path / "inputs")]

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
+import torch
 
+from tests.support.native_programs import Mlp, export
+from tests.support.python_process import run_forked
 from tests.support.reliability.hard_use import span_of_blob
+from trt_et.engine_info import decode_blob, encode_blob
+from trt_et.inspection import read_program
 
 SEED = 7
 
@@ -56,3 +62,36 @@ def test_the_python_runtime_refuses_them_and_goes_on(cases, programs, stock):
     for name, result in zip(cases, refused, strict=True):
         assert "error" in result, name
     assert "error" not in last
+
+
+def test_an_output_for_debugging_takes_no_memory_before_it_is_written(tmp_path):
+    from executorch.exir._serialize._program import deserialize_pte_binary, serialize_pte_binary
+
+    batch = ({0: torch.export.Dim("batch", min=1, max=8)},)
+    data = export(tmp_path, "m", Mlp(), (torch.ones(2, 8),), dynamic=batch).path.read_bytes()
+    blob = decode_blob(bytes(read_program(data).methods[0].delegates[0].blob))
+    bindings = tuple(
+        one if one.is_input else replace(one, value_of="x", max_shape=(2**26, 4))
+        for one in blob.info.bindings
+    )
+    file = deserialize_pte_binary(data)
+    large = encode_blob(bytes(blob.engine), replace(blob.info, bindings=bindings))
+    file.program.backend_delegate_data[0].data = large
+    (tmp_path / "large.pte").write_bytes(bytes(serialize_pte_binary(file)))
+    code = """
+import resource
+import trt_et.runtime
+from executorch.runtime import Runtime
+trt_et.runtime.load("simulated:1")
+def used():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = used()
+try:
+    Runtime.get().load_program("large.pte").load_method("forward")
+except RuntimeError:
+    pass
+print((used() - before) // 1024)
+"""
+    done = run_forked(code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 100  # MB, of an output of 1,024

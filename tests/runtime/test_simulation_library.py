@@ -103,6 +103,25 @@ assert r.is_available()
     python(code, tmp_path)
 
 
+def test_a_choice_after_the_first_question_gives_as_many_gpus_as_it_says(programs, tmp_path):
+    path = str(programs["mlp"].path)
+    code = f"""
+from executorch.runtime import Runtime
+r.load()
+Runtime.get().backend_registry.is_available("TensorRTBackend")  # With 16 GPUs.
+r.load(cuda="simulated:2")
+assert r.device_count() == 2 and r.status()["cuda"] == "simulated:2"
+r.set_option("device", "5")
+try:
+    Runtime.get().load_program({path!r}).load_method("forward")
+except RuntimeError:
+    assert "cuda:5 but this machine has 2 GPU(s)" in r.last_error(), r.last_error()
+else:
+    raise AssertionError("loaded")
+"""
+    python(code, tmp_path)
+
+
 @pytest.fixture
 def moved(tmp_path):
     """A copy of the plugin, without the library of simulated GPUs."""

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.support.native_environment import ROOT
+from tests.support.python_process import run_forked
 
 
 @pytest.fixture
@@ -34,3 +35,33 @@ def test_every_documented_variable_is_known(lines):
     names = set(re.findall(r"`(TRT_ET_[A-Z_]+)`", page))
     assert len(names) > 20
     assert lines(**dict.fromkeys(names - {"TRT_ET_CUDA"}, "")) == []
+
+
+def test_variables_are_read_once_and_options_are_set_later(programs, tmp_path):
+    """A load beside a thread that changes the environment would read freed memory."""
+    code = """
+import os, sys
+import trt_et.runtime
+from executorch.runtime import Runtime
+trt_et.runtime.load("simulated:1")
+program = Runtime.get().load_program(sys.argv[1])
+os.environ["TRT_ET_DEVICE"] = "9"
+program.load_method("forward")
+trt_et.runtime.set_option("device", "9")
+try:
+    program.load_method("forward")
+except RuntimeError:
+    print(trt_et.runtime.last_error())
+trt_et.runtime.set_option("device", "")
+program.load_method("forward")
+for name, value in (("device", "first"), ("devise", "1")):
+    try:
+        trt_et.runtime.set_option(name, value)
+    except trt_et.OptionError as error:
+        print(error)
+"""
+    done = run_forked(code, programs["mlp"].path, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "memory is planned on cuda:9" in done.stdout or "engine is for cuda:9" in done.stdout
+    assert "option device (TRT_ET_DEVICE) is 'first'" in done.stdout
+    assert "no option 'devise'" in done.stdout

@@ -68,7 +68,8 @@ void BareEngine::create_context() {
   const int64_t bytes =
       tensorrt::memory_size(*parts_->engine, {tensorrt::kMajor, tensorrt::kLastMinor, 0});
   check(parts_->memory.reserve(cuda0(), 0, static_cast<size_t>(bytes)), "memory of a context");
-  tensorrt::set_memory(*parts_->context, parts_->memory.data(), parts_->memory.size());
+  parts_->context->setDeviceMemoryV2(parts_->memory.data(),
+                                     static_cast<int64_t>(parts_->memory.size()));
 }
 
 bool BareEngine::enqueue(const std::vector<IoTensor>& tensors, const std::vector<void*>& addresses,

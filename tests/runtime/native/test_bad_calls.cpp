@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "backend_calls.h"
-#include "common/entry.h"
+#include "common/log.h"
 #include "cuda/device_allocator.h"
 #include "tests.h"
 #include "trt_et/options.h"

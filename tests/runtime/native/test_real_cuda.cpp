@@ -7,9 +7,9 @@
 #include <string>
 
 #include "check.h"
-#include "common/environment.h"
+#include "common/process.h"
 #include "cuda/cuda_api.h"
-#include "delegate/graph_replay.h"
+#include "delegate/contexts.h"
 #include "tests.h"
 
 using namespace trt_et;

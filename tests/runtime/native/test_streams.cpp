@@ -11,7 +11,7 @@
 
 #include "backend_calls.h"
 #include "cuda/device_allocator.h"
-#include "delegate/graph_replay.h"
+#include "delegate/contexts.h"
 #include "simulated_api.h"
 #include "tests.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "check.h"
-#include "common/environment.h"
+#include "common/process.h"
 #include "delegate/delegate.h"
 #include "owned_tensor.h"
 #include "parse_exactly.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/installed.h"
+#include "common/process.h"
 #include "simulated_api.h"
 
 namespace trt_et::onnx {

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "environment.h"
+#include "process.h"
 #include "status.h"
 
 namespace trt_et {

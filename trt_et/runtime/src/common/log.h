@@ -1,6 +1,11 @@
 // How trt-et logs: outside of its locks, and without Python's help.
 #pragma once
 
+#include <exception>
+#include <new>
+
+#include "status.h"
+
 namespace trt_et {
 
 // What a load or a run does when all is well is debug, and is shown with TRT_ET_LOG=debug only.
@@ -34,5 +39,26 @@ class LogScope {
   LogScope& operator=(const LogScope&) = delete;
   ~LogScope();
 };
+
+// How ExecuTorch and C programs enter the library.
+//
+// Runs a function that gives a Status, which is reported. Nothing may throw into the callers:
+// ExecuTorch is built without handlers.
+template <typename F>
+Error enter(F&& function) noexcept {
+  const LogScope scope;
+  try {
+    return report(function());
+  } catch (const std::bad_alloc& error) {
+    remember_error(error.what());
+    return Error::MemoryAllocationFailed;
+  } catch (const std::exception& error) {
+    remember_error(error.what());
+    return Error::Internal;
+  } catch (...) {
+    remember_error("an exception of an unknown type");
+    return Error::Internal;
+  }
+}
 
 }  // namespace trt_et

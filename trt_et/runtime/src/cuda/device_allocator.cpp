@@ -7,8 +7,8 @@
 #include <shared_mutex>
 #include <utility>
 
-#include "common/entry.h"
 #include "common/immortal.h"
+#include "common/log.h"
 #include "cuda_api.h"
 #include "streams.h"
 

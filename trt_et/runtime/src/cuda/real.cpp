@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/environment.h"
-#include "common/installed.h"
+#include "common/process.h"
 #include "cuda_api.h"
 
 namespace trt_et::cuda {

@@ -23,9 +23,6 @@ struct Simulation {
 #define TRT_ET_OPEN_SIMULATION "trt_et_open_simulation"
 using OpenSimulation = const Simulation* (*)(int devices, const char* (*variable)(const char*));
 
-// Opens the library next to the plugin, unless the program contains it.
-Status open_simulation(int devices, Api** api);
-
 // Null as long as no GPUs are simulated.
 const Simulation* simulation();
 

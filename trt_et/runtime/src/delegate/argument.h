@@ -12,7 +12,7 @@
 #include "common/engine_provider.h"
 #include "cuda/cuda_api.h"
 #include "cuda/device_buffer.h"
-#include "device_state.h"
+#include "shared_memory.h"
 
 namespace trt_et {
 

@@ -14,7 +14,6 @@
 #include "arguments.h"
 #include "contexts.h"
 #include "cuda/cuda_api.h"
-#include "debug_outputs.h"
 #include "engine/engine.h"
 #include "engine/options.h"
 #include "run_stream.h"

@@ -2,7 +2,12 @@
 #pragma once
 
 #include <executorch/runtime/core/event_tracer.h>
-#include <executorch/runtime/core/exec_aten/exec_aten.h>
+#include <executorch/runtime/core/span.h>
+
+#include <memory>
+#include <vector>
+
+#include "argument.h"
 
 namespace trt_et {
 
@@ -32,9 +37,6 @@ class TraceEvent {
   executorch::runtime::EventTracerEntry entry_{};
 };
 
-// Logs the result of a call inside an engine, in host memory, where the tracer takes such values.
-void trace_value(const char* name, const executorch::runtime::etensor::Tensor& value);
-
 // The layers of an engine, as events of one run: reported one after another when the run is over,
 // they stand behind each other in the trace from the time when it was queued.
 class LayerEvents {
@@ -45,6 +47,27 @@ class LayerEvents {
 
  private:
   et_timestamp_t next_ = 0;
+};
+
+// Results of the calls inside an engine, which an engine built with the option debug_outputs writes
+// as further outputs. They have tensors here, since the program has none for them. Used under the
+// lock of its delegate.
+class DebugOutputs {
+ public:
+  Status create(const std::vector<Argument>& arguments);
+
+  // The arguments of a call, and the tensors after them.
+  executorch::runtime::Span<EValue*> append_to(executorch::runtime::Span<EValue*> values);
+
+  // Logs the results of the call that is over, where the event tracer takes values.
+  void log() const;
+
+ private:
+  struct Result;
+
+  std::vector<std::shared_ptr<Result>> results_;
+  std::vector<EValue*> values_;
+  size_t program_outputs_ = 0;
 };
 
 }  // namespace trt_et

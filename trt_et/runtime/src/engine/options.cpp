@@ -10,9 +10,9 @@
 #include <mutex>
 #include <type_traits>
 
-#include "common/environment.h"
 #include "common/immortal.h"
 #include "common/log.h"
+#include "common/process.h"
 
 namespace trt_et {
 namespace {
@@ -220,24 +220,14 @@ constexpr const char* kVariables[] = {
 
 // Settings that nobody reads: most are misspelt, and what they ask for would be missed without a
 // word. A file may have any number of them, so that one line tells of all.
-class Unknown {
- public:
-  void add(const char* name) {
-    if (count_++ == 0) first_.assign(name, strnlen(name, kShown));
-  }
-  void report(const char* kind) const {
-    if (count_ == 0) return;
-    const std::string more = count_ == 1 ? "" : " (and " + std::to_string(count_ - 1) + " more)";
-    log(LogLevel::info,
-        "TensorRTBackend: unknown %s '%s'%s is ignored: docs/native.md has those that are known",
-        kind, first_.c_str(), more.c_str());
-  }
-
- private:
-  static constexpr size_t kShown = 60;
-  std::string first_;
-  size_t count_ = 0;
-};
+void report_unknown(const char* kind, const std::vector<const char*>& names) {
+  if (names.empty()) return;
+  const std::string more =
+      names.size() == 1 ? "" : " (and " + std::to_string(names.size() - 1) + " more)";
+  log(LogLevel::info,
+      "TensorRTBackend: unknown %s '%.60s'%s is ignored: docs/native.md has those that are known",
+      kind, names[0], more.c_str());
+}
 
 bool is_option(const char* name) {
   return std::any_of(std::begin(kOptions), std::end(kOptions),
@@ -259,21 +249,21 @@ bool is_variable(const std::string& name) {
 void report_unknown_names(const BackendInitContext& context, ArrayRef<CompileSpec> compile_specs) {
   static std::once_flag told;
   std::call_once(told, [] {
-    Unknown variables;
+    std::vector<const char*> variables;
     for (const auto& [name, value] : environment()) {
-      if (name.rfind(kPrefix, 0) == 0 && !is_variable(name)) variables.add(name.c_str());
+      if (name.rfind(kPrefix, 0) == 0 && !is_variable(name)) variables.push_back(name.c_str());
     }
-    variables.report("environment variable");
+    report_unknown("environment variable", variables);
   });
-  Unknown options, specs;
+  std::vector<const char*> options, specs;
   for (const BackendOption& spec : context.runtime_specs()) {
-    if (!is_option(spec.key)) options.add(spec.key);
+    if (!is_option(spec.key)) options.push_back(spec.key);
   }
   for (const CompileSpec& spec : compile_specs) {
-    if (!is_option(spec.key) && !is_spec(spec.key)) specs.add(spec.key);
+    if (!is_option(spec.key) && !is_spec(spec.key)) specs.push_back(spec.key);
   }
-  options.report("load option");
-  specs.report("compile spec");
+  report_unknown("load option", options);
+  report_unknown("compile spec", specs);
 }
 
 }  // namespace

@@ -8,10 +8,9 @@
 #include <map>
 #include <mutex>
 
-#include "common/environment.h"
 #include "common/immortal.h"
-#include "common/installed.h"
 #include "common/log.h"
+#include "common/process.h"
 #include "cuda/cuda_api.h"
 #include "cuda/simulation_library.h"
 #include "engine.h"

@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "common/entry.h"
+#include "common/log.h"
 
 namespace trt_et {
 namespace {

@@ -30,7 +30,7 @@ std::string file_name(const trt_et_engine_request& request, const Version& versi
   return std::string(request.sha256).substr(0, 32) + "-" + gpu + "-" + version.text() + ".kernels";
 }
 
-void warn(const std::string& text) {
+void tell(const std::string& text) {
   if (!text.empty()) host().log(TRT_ET_LOG_OWN, ("kernel cache " + text).c_str());
 }
 
@@ -142,7 +142,7 @@ class KernelSaver {
     changed_.notify_all();
     if (problem.empty()) return;
     lock->unlock();
-    warn(problem);
+    tell(problem);
     lock->lock();
   }
 
@@ -177,7 +177,7 @@ class KernelSaver {
 
 KernelCache::~KernelCache() {
   KernelSaver::instance().forget(this);
-  warn(save());
+  tell(save());
 }
 
 void KernelCache::open(nvinfer1::ICudaEngine& engine, const trt_et_engine_request& request,
@@ -186,7 +186,7 @@ void KernelCache::open(nvinfer1::ICudaEngine& engine, const trt_et_engine_reques
   if (folder.empty() || *request.sha256 == '\0') return;
   // A folder that is named is its user's choice.
   if (*request.runtime_cache == '\0' && is_others(folder)) {
-    warn("is not used, for other users may write to " + folder.string());
+    tell("is not used, for other users may write to " + folder.string());
     return;
   }
   maker_.reset(engine.createRuntimeConfig());
@@ -195,11 +195,11 @@ void KernelCache::open(nvinfer1::ICudaEngine& engine, const trt_et_engine_reques
   path_ = folder / file_name(request, version);
   std::string file;
   if (!read_file(path_, &file)) {
-    if (errno != ENOENT) warn(problem_text("cannot be read", errno, path_));
+    if (errno != ENOENT) tell(problem_text("cannot be read", errno, path_));
   } else if (cache_->deserialize(file.data(), file.size())) {
     saved_ = std::hash<std::string>()(serialized(*cache_));
   } else {
-    warn("is not usable and will be written anew: " + path_);
+    tell("is not usable and will be written anew: " + path_);
   }
 }
 
@@ -239,7 +239,7 @@ nvinfer1::IExecutionContext* KernelCache::create_context(nvinfer1::ICudaEngine& 
 
 // For the lock of another process. The process that waits may be about to end, and then the file is
 // written without the other's kernels.
-constexpr std::chrono::milliseconds kPatience{100};
+constexpr std::chrono::milliseconds kLockPatience{100};
 
 int KernelCache::write() {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -250,7 +250,7 @@ int KernelCache::write() {
   const fs::path folder = fs::path(path_).parent_path();
   if (!make_private(folder)) return errno;
   FileLock lock_of_file;
-  const bool alone = lock_of_file.take(path_ + ".lock", kPatience);
+  const bool alone = lock_of_file.take(path_ + ".lock", kLockPatience);
   if (alone) remove_old_parts(path_ + ".");
   const std::string all = alone ? merged_with_file(own) : own;
   if (!write_atomically(path_, path_ + ".", {all})) return errno;

@@ -71,7 +71,7 @@ Status LoadedEngine::set_budget(int64_t budget) {
     return fail(Error::NotSupported, "weight_streaming_budget needs TensorRT 10.1 or later, not %s",
                 library_->version.text().c_str());
   }
-  const int64_t streamable = streamable_weights(*engine_);
+  const int64_t streamable = engine_->getStreamableWeightsSize();
   if (streamable <= 0) {
     if (asked) {
       host().log(TRT_ET_LOG_INFO,
@@ -79,7 +79,7 @@ Status LoadedEngine::set_budget(int64_t budget) {
     }
     return {};
   }
-  if (!asked || budget == -1) budget = automatic_budget(*engine_);
+  if (!asked || budget == -1) budget = engine_->getWeightStreamingAutomaticBudget();
   if (budget < -1) {  // Of 100ths first: the product of large weights would not fit.
     const int64_t percentage = TRT_ET_PERCENT_BUDGET(budget);
     budget = streamable / 100 * percentage + streamable % 100 * percentage / 100;
@@ -88,7 +88,7 @@ Status LoadedEngine::set_budget(int64_t budget) {
                                std::to_string(streamable) + " bytes on the GPU")
                                   .c_str());
   Logger::forget();
-  if (!set_weight_budget(*engine_, budget)) {
+  if (!engine_->setWeightStreamingBudgetV2(budget)) {
     return fail(Error::InvalidArgument, "TensorRT refuses weight_streaming_budget %lld: %.120s",
                 static_cast<long long>(budget), Logger::reason_text());
   }

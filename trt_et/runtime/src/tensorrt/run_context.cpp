@@ -194,7 +194,7 @@ Status RunContext::set_profile(int profile) {
 }
 
 Status RunContext::set_memory(void* memory, size_t bytes) {
-  tensorrt::set_memory(*context_, memory, bytes);
+  context_->setDeviceMemoryV2(memory, static_cast<int64_t>(bytes));
   return {};
 }
 

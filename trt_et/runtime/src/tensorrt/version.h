@@ -74,40 +74,23 @@ inline constexpr DtypeName kDtypes[] = {
     {nvinfer1::DataType::kBF16, 15}, {nvinfer1::DataType::kINT64, 4},
 };
 
-// memory_size: bytes that a context of user memory needs; -1 where this TensorRT does not say.
-// automatic_budget, set_weight_budget (false: refused), streamable_weights: only where it streams
-// weights. aliased_input: the input whose memory an output must share; null: none.
 inline nvinfer1::IExecutionContext* create_context(nvinfer1::ICudaEngine& engine,
                                                    bool user_memory) {
   using Strategy = nvinfer1::ExecutionContextAllocationStrategy;
   return engine.createExecutionContext(user_memory ? Strategy::kUSER_MANAGED : Strategy::kSTATIC);
 }
 
+// Bytes that a context of user memory needs; -1 where this TensorRT does not say.
 inline int64_t memory_size(const nvinfer1::ICudaEngine& engine, const Version& version) {
   return has<slots::CudaEngine_getDeviceMemorySizeV2>(version) ? engine.getDeviceMemorySizeV2()
                                                                : -1;
-}
-
-inline void set_memory(nvinfer1::IExecutionContext& context, void* memory, size_t bytes) {
-  context.setDeviceMemoryV2(memory, static_cast<int64_t>(bytes));
 }
 
 inline bool streams_weights(const Version& version) {
   return has<slots::CudaEngine_setWeightStreamingBudgetV2>(version);
 }
 
-inline int64_t automatic_budget(const nvinfer1::ICudaEngine& engine) {
-  return engine.getWeightStreamingAutomaticBudget();
-}
-
-inline bool set_weight_budget(nvinfer1::ICudaEngine& engine, int64_t budget) {
-  return engine.setWeightStreamingBudgetV2(budget);
-}
-
-inline int64_t streamable_weights(const nvinfer1::ICudaEngine& engine) {
-  return engine.getStreamableWeightsSize();
-}
-
+// The input whose memory an output must share; null: none.
 inline const char* aliased_input(const nvinfer1::ICudaEngine& engine, const char* output,
                                  const Version& version) {
   return has<slots::CudaEngine_getAliasedInputTensor>(version)

@@ -1,5 +1,4 @@
-// Scratch memory that the engines of a method share: they run one after another, and each needs it
-// only while it runs.
+// GPU memory that delegates share: scratch memory of a method's engines, and state.
 #pragma once
 
 #include <functional>
@@ -12,6 +11,8 @@
 
 namespace trt_et {
 
+// Scratch memory that the engines of a method share: they run one after another, and each needs it
+// only while it runs.
 // Thread-safe. Whoever uses it next, on whatever stream, comes behind whoever used it last.
 class Scratch {
  public:
@@ -35,6 +36,21 @@ class Scratch {
   cuda::Event used_ = nullptr;  // behind the last use
   WorkStream last_stream_;
   bool in_use_ = false;  // has been, so that its event means something
+};
+
+// One mutable buffer of a program. Methods that share their host arenas give it one host address;
+// that address identifies it, and the host memory itself is not used.
+class DeviceState {
+ public:
+  // The GPU memory of the buffer at `host`, zero at first; for as long as a delegate keeps it. The
+  // device must be current. Thread-safe.
+  static Status of(const void* host, cuda::Api& api, int device, size_t bytes,
+                   std::shared_ptr<DeviceState>* state);
+
+  void* data() const { return buffer_.data(); }
+
+ private:
+  DeviceBuffer buffer_;
 };
 
 }  // namespace trt_et

@@ -1,10 +1,14 @@
-#include "installed.h"
+#include "process.h"
 
 #include <dlfcn.h>
 #include <executorch/runtime/platform/runtime.h>
 #include <link.h>
+#include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
+
+#include "immortal.h"
 
 namespace trt_et {
 namespace {
@@ -27,7 +31,7 @@ fs::path file_of(const void* symbol) {
 }
 
 const fs::path& own_file() {
-  static const auto* file = new fs::path(file_of(reinterpret_cast<const void*>(&note_folders)));
+  static const auto* file = new fs::path(file_of(reinterpret_cast<const void*>(&note_process)));
   return *file;
 }
 
@@ -37,9 +41,21 @@ const fs::path& executorch_file() {
   return *file;
 }
 
+struct Environment {
+  Environment() {
+    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+      const char* equals = std::strchr(*entry, '=');
+      if (equals != nullptr)
+        values.try_emplace(std::string(*entry, static_cast<size_t>(equals - *entry)), equals + 1);
+    }
+  }
+  std::map<std::string, std::string> values;
+};
+
 }  // namespace
 
-void note_folders() {
+void note_process() {
+  (void)environment();
   (void)own_file();
   (void)executorch_file();
 }
@@ -62,6 +78,19 @@ std::string own_packages() {
 // <site-packages>/executorch/lib/<library>
 std::string executorch_packages() {
   return executorch_file().parent_path().parent_path().parent_path().string();
+}
+
+const std::map<std::string, std::string>& environment() { return immortal<Environment>().values; }
+
+const char* environment_variable(const char* name) {
+  const auto found = environment().find(name);
+  return found == environment().end() ? nullptr : found->second.c_str();
+}
+
+void set_environment_variable(const char* name, const char* value) {
+  auto& values = immortal<Environment>().values;
+  values.erase(name);
+  if (value != nullptr) values[name] = value;
 }
 
 }  // namespace trt_et
