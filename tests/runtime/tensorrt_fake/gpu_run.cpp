@@ -11,8 +11,16 @@ namespace {
 
 // A linear layer may write over its input: a block has read its row before it writes.
 constexpr const char* kSource = R"(
+// A bit for each multiprocessor that a kernel has run on.
+__device__ unsigned long long met[4];
+__device__ void meet() {
+  unsigned id;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
+  atomicOr(&met[id / 64 % 4], 1ull << id % 64);
+}
 extern "C" __global__ void elementwise(float* to, const float* x, const float* y, long count,
                                        long x_count, long y_count, int kind, float value) {
+  meet();
   long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
   if (i >= count) return;
   float a = x[x_count == 1 ? 0 : i];
@@ -24,6 +32,7 @@ extern "C" __global__ void elementwise(float* to, const float* x, const float* y
 extern "C" __global__ void linear(float* to, const float* x, const float* numbers, int in,
                                   int out) {
   extern __shared__ float row[];
+  meet();
   for (int i = threadIdx.x; i < in; i += blockDim.x) row[i] = x[blockIdx.x * (long)in + i];
   __syncthreads();
   for (int column = threadIdx.x; column < out; column += blockDim.x) {
@@ -51,6 +60,8 @@ constexpr unsigned kThreads = 128;
   DRIVER(cuMemAlloc_v2, void**, size_t)                                                        \
   DRIVER(cuMemFree_v2, void*)                                                                  \
   DRIVER(cuMemcpyHtoD_v2, void*, const void*, size_t)                                          \
+  DRIVER(cuMemcpyDtoH_v2, void*, const void*, size_t)                                          \
+  DRIVER(cuModuleGetGlobal_v2, void**, size_t*, void*, const char*)                            \
   DRIVER(cuMemsetD8Async, void*, unsigned char, size_t, void*)                                 \
   DRIVER(cuModuleLoadData, void**, const void*)                                                \
   DRIVER(cuModuleGetFunction, void**, void*, const char*)                                      \
@@ -130,15 +141,17 @@ bool launch(void* kernel, size_t blocks, size_t shared, void* stream, std::vecto
 }  // namespace
 
 struct Prepared::Kernels {
-  void *elementwise = nullptr, *linear = nullptr, *write_rows = nullptr;
+  void *elementwise = nullptr, *linear = nullptr, *write_rows = nullptr, *met = nullptr;
 
   bool load() {
     std::string cubin;
     void* module = nullptr;
+    size_t size = 0;
     return compile(&cubin) && TRT_ET_GOOD(cuModuleLoadData, &module, cubin.data()) &&
            TRT_ET_GOOD(cuModuleGetFunction, &elementwise, module, "elementwise") &&
            TRT_ET_GOOD(cuModuleGetFunction, &linear, module, "linear") &&
-           TRT_ET_GOOD(cuModuleGetFunction, &write_rows, module, "write_rows");
+           TRT_ET_GOOD(cuModuleGetFunction, &write_rows, module, "write_rows") &&
+           TRT_ET_GOOD(cuModuleGetGlobal_v2, &met, &size, module, "met");
   }
 };
 
@@ -234,6 +247,20 @@ bool queue(Run run, const Prepared& prepared, cudaStream_t stream) {
     if (!on.layer(i)) return false;
   }
   return true;
+}
+
+// How many multiprocessors have run kernels since the last question; -1: unknown.
+extern "C" __attribute__((visibility("default"))) int kernels_multiprocessors(void) {
+  const Prepared::Kernels* kernels = kernels_here();
+  uint64_t met[4] = {};
+  constexpr uint64_t kNone[4] = {};
+  if (kernels == nullptr || !TRT_ET_GOOD(cuMemcpyDtoH_v2, met, kernels->met, sizeof met) ||
+      !TRT_ET_GOOD(cuMemcpyHtoD_v2, kernels->met, kNone, sizeof kNone)) {
+    return -1;
+  }
+  int count = 0;
+  for (const uint64_t bits : met) count += __builtin_popcountll(bits);
+  return count;
 }
 
 const trt_et_sim_services* gpu_services() {
