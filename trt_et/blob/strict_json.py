@@ -8,21 +8,17 @@ from typing import Any, Final
 from trt_et.errors import BlobError
 
 _MAX_DEPTH: Final = 16
-_MAX_OBJECTS: Final = 16384
 
 
 def load_json(data: bytes) -> dict[str, Any]:
     """Parse one JSON object.
 
     Args:
-        data: UTF-8; no duplicate keys, no NaN or infinity, nesting at most 16 deep, at most
-            16,384 "{".
+        data: UTF-8; no duplicate keys, no NaN or infinity, nesting at most 16 deep.
 
     Raises:
         BlobError: The data violate one of these rules.
     """
-    if data.count(b"{") > _MAX_OBJECTS:
-        raise BlobError(f"engine metadata has more than {_MAX_OBJECTS} objects")
     try:
         document = json.loads(
             data.decode("utf-8"),

@@ -255,7 +255,6 @@ BAD = {
     "profile of a negative size": with_range([-1, 8], [1, 8], [4, 8]),
     # A file may not ask for work that grows with the square of its size.
     "4,097 bindings": bound(*[binding(f"x{i}", [], is_input=True) for i in range(4097)]),
-    "16,385 objects": pack(document(x="{" * 16385)),
     "4,097 aliases": pack(document(aliased_io=[ALIAS] * 4097), magic=b"TR02"),
     "4,097 profiles": network({"profiles": [{}] * 4097}),
     "compatible is null": pack(document() | {"hardware_compatible": None}),

@@ -194,12 +194,11 @@ void test_large_metadata() {
     Metadata metadata;
     return parse_metadata(document.data(), document.size(), &metadata);
   };
-  CHECK_FAILS(parse("{\"io_bindings\":[" + inputs + "]}"), "more than 16384 objects");
+  CHECK_FAILS(parse("{\"io_bindings\":[" + inputs + "]}"), "60000 io_bindings; at most 4096");
   const std::string network =
       "{\"io_bindings\":[],\"builder\":\"onnx\",\"network\":{\"profiles\":[";
   CHECK_FAILS(parse(network + "{" + profile + "}]}}"), "profiles names no input: 0");
-  CHECK_FAILS(parse(network + repeated("{}", kMany) + "]}}"), "more than 16384 objects");
-  CHECK_FAILS(parse(network + repeated("{}", 5000) + "]}}"), "5000 profiles; at most 4096");
+  CHECK_FAILS(parse(network + repeated("{}", kMany) + "]}}"), "60000 profiles; at most 4096");
   CHECK_OK(parse("{\"io_bindings\":[]" + keys + "}"));
   CHECK_OK(parse("{\"io_bindings\":[],\"x\":[" + repeated("[[]]", kMany) + "]}"));
 }

@@ -1,7 +1,5 @@
 #include "strict_json.h"
 
-#include <algorithm>
-#include <cstddef>
 #include <cstring>
 #include <set>
 #include <vector>
@@ -11,38 +9,41 @@ namespace {
 
 constexpr size_t kMaxDepth = 16;
 constexpr size_t kMaxRank = 16;
-constexpr std::ptrdiff_t kMaxObjects = 16384;
 
-// Sees the parser's events: refuses duplicate keys and too deep a nesting, which the parser itself
-// lets through. Once something was refused the rest is discarded, not kept.
-class Strictness {
+// Refuses duplicate keys and too deep a nesting, which the parser itself lets through. In a pass of
+// its own: with a callback, the parser looks at all that an object lies beside when the object
+// ends.
+class Strictness final : public nlohmann::json_sax<Json> {
  public:
-  bool accept(Json::parse_event_t event, const Json& parsed) {
-    if (problem_ != nullptr) return false;
-    switch (event) {
-      case Json::parse_event_t::object_start:
-      case Json::parse_event_t::array_start:
-        keys_.emplace_back();
-        if (keys_.size() > kMaxDepth) problem_ = "is nested deeper than 16";
-        break;
-      case Json::parse_event_t::object_end:
-      case Json::parse_event_t::array_end:
-        if (!keys_.empty()) keys_.pop_back();
-        break;
-      case Json::parse_event_t::key:
-        if (!keys_.back().insert(parsed.get_ref<const std::string&>()).second) {
-          problem_ = "has the same key twice";
-        }
-        break;
-      case Json::parse_event_t::value:
-        break;
-    }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(size_t) override { return begin(); }
+  bool start_array(size_t) override { return begin(); }
+  bool end_object() override { return end(); }
+  bool end_array() override { return end(); }
+  bool key(string_t& name) override {
+    if (!keys_.back().insert(name).second) problem_ = "has the same key twice";
     return problem_ == nullptr;
+  }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
   }
 
   const char* problem() const { return problem_; }
 
  private:
+  bool begin() {
+    keys_.emplace_back();
+    if (keys_.size() > kMaxDepth) problem_ = "is nested deeper than 16";
+    return problem_ == nullptr;
+  }
+  bool end() { return keys_.pop_back(), true; }
+
   std::vector<std::set<std::string>> keys_;  // in order: a file may choose keys of one hash
   const char* problem_ = nullptr;
 };
@@ -59,19 +60,13 @@ Status load_json(const char* text, size_t size, Json* document) {
   if (size > 0 && std::memchr(text, 0, size) != nullptr) {
     return fail(Error::InvalidProgram, "engine metadata is not JSON: it contains a NUL byte");
   }
-  // The parser looks at all that an object lies beside when the object ends.
-  if (std::count(text, text + size, '{') > kMaxObjects) {
-    return fail(Error::InvalidProgram, "engine metadata has more than %td objects", kMaxObjects);
-  }
   Strictness strictness;
-  const auto callback = [&strictness](int, Json::parse_event_t event, Json& parsed) {
-    return strictness.accept(event, parsed);
-  };
-  *document = Json::parse(text, text + size, callback, /*allow_exceptions=*/false);
+  const bool is_json = Json::sax_parse(text, text + size, &strictness);
   if (strictness.problem() != nullptr) {
     return fail(Error::InvalidProgram, "engine metadata %s", strictness.problem());
   }
-  if (document->is_discarded()) return fail(Error::InvalidProgram, "engine metadata is not JSON");
+  if (!is_json) return fail(Error::InvalidProgram, "engine metadata is not JSON");
+  *document = Json::parse(text, text + size, nullptr, /*allow_exceptions=*/false);
   if (!document->is_object()) {
     return fail(Error::InvalidProgram, "engine metadata is not a JSON object");
   }
