@@ -180,20 +180,6 @@ def test_reference_engines_are_simulated_without_a_gpu_and_a_setting(programs, s
     assert facts["available"]
 
 
-@pytest.mark.long
-def test_the_log_lacks_lines_about_files_of_another_processor(programs, tmp_path):
-    """Also if ExecuTorch's bindings, which replace the log's function, are imported last."""
-    path = str(programs["mlp"].path)
-    load = "import trt_et.runtime; trt_et.runtime.load('simulated')\n"
-    bindings = "from executorch.runtime import Runtime\n"
-    run = f"method = Runtime.get().load_program({path!r}).load_method('forward')\n"
-    run += "import torch; method.execute([torch.ones(2, 8)])\n"
-    for code in (load + bindings + run, bindings + load + run):
-        done = run_python("-c", code + "method.execute([torch.ones(3)])", folder=tmp_path)
-        assert "cpuinfo_utils" not in done.stderr
-        assert "[tensor_impl.cpp:" in done.stderr  # Other lines are there.
-
-
 def last_line(done: subprocess.CompletedProcess[str]) -> str:
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines()[-1]
