@@ -99,7 +99,9 @@ void test_an_error_that_executorch_logs_is_the_last_error() {
   std::thread([&] { CHECK(last().empty()); }).join();
   // What only passes an error on says less than our own reason.
   CHECK(trt_et_choose_cuda("nonsense") == -1);
+  emit(kError, "Backend TensorRTBackend is not available.");
   const std::string own = last();
+  CHECK(own.find("TRT_ET_CUDA is 'nonsense'") == 0);
   emit(kError, "Init failed for backend TensorRTBackend: 0x12");
   CHECK(!own.empty() && last() == own);
   const std::string longer(400, 'x');

@@ -75,13 +75,18 @@ bool ends_with_code(const char* message) {
 // reason in between.
 constexpr std::chrono::milliseconds kOneFailure{1};
 thread_local bool t_is_read = false;
+// After a failure of ours, ExecuTorch logs what it means to the caller, which says less.
+thread_local bool t_is_ours = false;
 
 void keep_reason(et_timestamp_t time, et_pal_log_level_t level, const char* file,
                  const char* function, size_t line, const char* message, size_t length) {
   using Clock = std::chrono::steady_clock;
   thread_local Clock::time_point t_last{};
   const bool is_error = level == kError || level == kFatal;
-  if (is_error && !t_is_own && !(t_last_error[0] != '\0' && ends_with_code(message))) {
+  const bool follows =
+      t_last_error[0] != '\0' && ((t_is_ours && !t_is_read) || ends_with_code(message));
+  if (is_error && !t_is_own) t_is_ours = false;
+  if (is_error && !t_is_own && !follows) {
     const bool goes_on =
         t_last_error[0] != '\0' && !t_is_read && Clock::now() - t_last < kOneFailure;
     t_is_read = false;
@@ -162,6 +167,8 @@ Error report(const Status& status) {
 }
 
 void remember_error(const char* text) {
+  t_is_ours = true;
+  t_is_read = false;
   std::snprintf(t_last_error, sizeof t_last_error, "%s", text);
 }
 
