@@ -213,10 +213,22 @@ Status read_indices(const char* spec, const std::string& text, std::vector<size_
 }
 
 // Of docs/reference/environment.md, those that are no options.
-constexpr const char* kVariables[] = {
-    "CACHE",          "CACHE_SIZE",       "BUILDER",      "PRECISION",    "CUDA",
-    "CUDART_LIBRARY", "ANY_GPU",          "PLUGIN",       "RUNNER",       "LOG",
-    "SIM_FAIL_AFTER", "TENSORRT_LIBRARY", "ANY_TENSORRT", "CMAKE_CONFIG", "ONNXRUNTIME_LIBRARY"};
+constexpr const char* kVariables[] = {"CACHE",
+                                      "CACHE_SIZE",
+                                      "BUILDER",
+                                      "PRECISION",
+                                      "CUDA",
+                                      "CUDART_LIBRARY",
+                                      "ANY_GPU",
+                                      "ANY_KERNEL",
+                                      "PLUGIN",
+                                      "RUNNER",
+                                      "LOG",
+                                      "SIM_FAIL_AFTER",
+                                      "TENSORRT_LIBRARY",
+                                      "ANY_TENSORRT",
+                                      "CMAKE_CONFIG",
+                                      "ONNXRUNTIME_LIBRARY"};
 
 // Settings that nobody reads: most are misspelt, and what they ask for would be missed without a
 // word. A file may have any number of them, so that one line tells of all.

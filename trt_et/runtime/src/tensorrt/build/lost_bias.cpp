@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string_view>
@@ -114,7 +113,7 @@ Status keep_biases(const Library& library, const nvinfer::IHostMemory& plan, boo
                      "%s has a kernel that may lose a bias of node '%.80s': leave the node to the "
                      "CPU (excluded_ops=...), or set TRT_ET_ANY_KERNEL=1",
                      library.name().c_str(), results.front().c_str());
-  const char* anyway = std::getenv("TRT_ET_ANY_KERNEL");
+  const char* anyway = host().variable("TRT_ET_ANY_KERNEL");
   if (anyway == nullptr || std::strcmp(anyway, "1") != 0) return lost;
   host().log(TRT_ET_LOG_NOTICE, lost.text.c_str());
   return {};
