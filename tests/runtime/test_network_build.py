@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import functools
 import json
 import os
@@ -14,11 +16,31 @@ from typing import Any
 import pytest
 
 import trt_et.runtime
+from tests.support import provider_table
 from tests.support.kernel_texts import LOST_BIASES
 from tests.support.native_environment import ROOT, environment
 from tests.support.onnx.models import Payload, scaled
 from tests.support.sampled import sampled
 
+_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+_as_root = pytest.mark.skipif(os.geteuid() != 0, reason="not root: no other user")
+_FLOCK = """
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int flock(int file, int operation) {
+  const char *fails = getenv("FLOCK_FAILS"), *calls = getenv("FLOCK_CALLS");
+  if (calls) {
+    int all = open(calls, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (write(all, ".", 1) < 0) abort();
+    close(all);
+  }
+  if (fails) return errno = atoi(fails), -1;
+  return (int)syscall(SYS_flock, file, operation);
+}
+"""
 FAKES = {
     "10": "libfake_nvinfer_10.so",
     "11": "libfake_nvinfer.so",
@@ -30,12 +52,12 @@ FAKES = {
 def start(fakes):
     """Begin to build a payload in a process with one of the fakes."""
 
-    def begin(case, which="11", env=None):
+    def begin(case, which="11", env=None, command=()):
         library = trt_et.runtime.plugin_path().with_name(f"libtrt_et_tensorrt_{which}.so")
         case.write_text(json.dumps(json.loads(case.read_text()) | {"library": str(library)}))
         variables = {"TRT_ET_TENSORRT_LIBRARY": str(fakes / FAKES[which]), **(env or {})}
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.support.provider_table", str(case)],
+            [*command, sys.executable, "-m", "tests.support.provider_table", str(case)],
             cwd=ROOT,
             env=environment(**variables),
             stdout=subprocess.PIPE,
@@ -58,8 +80,8 @@ def result_of(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 @pytest.fixture
 def build(start, tmp_path):
-    def run(payload, which="11", env=None, **case):
-        return result_of(start(payload.write(tmp_path / "payload", **case), which, env))
+    def run(payload, which="11", env=None, command=(), **case):
+        return result_of(start(payload.write(tmp_path / "payload", **case), which, env, command))
 
     return run
 
@@ -67,6 +89,24 @@ def build(start, tmp_path):
 @pytest.fixture
 def folder(tmp_path):
     return tmp_path / "new" / "engines"
+
+
+@pytest.fixture
+def shared(folder):
+    """That folder, which other users can reach."""
+    folder.mkdir(parents=True)
+    for path in (folder, *folder.parents[:-2]):
+        path.chmod(path.stat().st_mode | 0o055)
+    return folder
+
+
+@pytest.fixture
+def flock(tmp_path):
+    """A library to preload: flock() fails with the error of FLOCK_FAILS; each call is a byte."""
+    source, library = tmp_path / "flock.c", tmp_path / "flock.so"
+    source.write_text(_FLOCK)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True, timeout=60)
+    return library
 
 
 @pytest.fixture
@@ -92,6 +132,31 @@ def test_parsers_without_load_initializer_read_weights_from_files(
     result = build(scaled(5.0), "10", {"TRT_ET_FAKE_VERSION": version})
     assert "scale y x 5.0" in result["engine"], result
     assert not list((tmp_path / "temporary").iterdir())
+
+
+def test_weights_of_a_build_that_was_killed_are_removed(build, tmp_path):
+    names = ("trt-et.part-killed", "trt-et.part-builds", "trt-et.part-longer-name", "mine")
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "weight").write_text("bytes")
+        if name != "trt-et.part-builds":
+            os.utime(tmp_path / name, (1, 1))
+    env = {"TRT_ET_FAKE_VERSION": "10.3.0", "TMPDIR": str(tmp_path)}
+    assert "engine" in build(scaled(), "10", env)
+    assert [name for name in names if not (tmp_path / name).exists()] == [names[0]]
+
+
+@pytest.mark.parametrize("level", [2**40, 2**31, -1])
+def test_an_optimization_level_is_not_cut(build, level):
+    error = build(scaled(), network={"optimization_level": level})["error"]
+    assert error == f"0x23: optimization_level is {level}, and TensorRT has 0 to 5"
+
+
+def test_a_provider_of_another_trt_et_does_not_open(monkeypatch):
+    monkeypatch.setattr(provider_table, "trt_et_version", lambda: b"0.0.1")
+    library = trt_et.runtime.plugin_path().with_name("libtrt_et_tensorrt_11.so")
+    with pytest.raises(ValueError, match="NULL pointer"):
+        provider_table.Provider(library)
 
 
 def test_options_of_the_network_reach_the_builder(build):
@@ -211,7 +276,6 @@ class TestEngineFolder:
         assert second["engine"] == first["engine"]
         (file,) = folder.iterdir()
         assert file.suffix == ".engine"
-        assert folder.stat().st_mode & 0o777 == 0o700
 
     @pytest.mark.parametrize(
         "change",
@@ -256,13 +320,14 @@ class TestEngineFolder:
         process = start(slow, "10", {"TRT_ET_FAKE_VERSION": "10.3.0"})
         try:
             _wait_for(lambda: list(folder.glob("*.part-*/trt_et_onnx_*")))
-            assert _built(keep(scaled(9.0)))
+            assert _built(keep(scaled(9.0), "rtx"))  # It waits for no other build.
             assert list(folder.glob("*.part-*"))  # Its builder lives.
         finally:
             process.kill()
             process.wait(60)
         kinds = {path.name.split(".")[1][:4] for path in folder.iterdir()}
         assert kinds == {"part", "lock", "engi"}
+        assert (folder / "gpu-no_GPU.lock").exists()
         keep(scaled(2.0))
         assert {path.suffix for path in folder.iterdir()} == {".engine"}
 
@@ -296,6 +361,145 @@ class TestEngineFolder:
         assert len(list(folder.iterdir())) == 4
         assert not _built(keep(scaled(2.0)))
         assert not _built(keep(scaled(4.0)))
+
+    @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+    def test_who_may_read_a_named_folder_is_its_users_choice(self, keep, folder, umask, mode):
+        keep(scaled(), command=["sh", "-c", f'umask {umask:o}; exec "$@"', "-"])
+        (file,) = folder.iterdir()
+        assert file.stat().st_mode & 0o777 == mode
+        assert folder.stat().st_mode & 0o777 == 0o777 & ~umask
+
+    @_as_root
+    def test_another_user_takes_an_engine_from_the_folder_of_an_image(self, keep, shared):
+        keep(scaled())
+        for build in (False, True):
+            result = keep(scaled(), command=_NOBODY, build=build)
+            assert "engine" in result, result
+            assert not _built(result)
+
+    @_as_root
+    def test_an_engine_that_cannot_be_read_is_not_denied(self, keep, shared):
+        keep(scaled())
+        (file,) = shared.iterdir()
+        file.chmod(0o600)
+        refused = keep(scaled(), command=_NOBODY, build=False)
+        reason = "0x20: build=0, and the engine cannot be read: Permission denied: "
+        assert refused["error"].startswith(reason + str(shared))
+        lines = _engine_lines(keep(scaled(), command=_NOBODY))
+        assert (
+            f"a built engine cannot be read: Permission denied, and will be built again: {file}"
+            in lines
+        )
+        assert any(f"not kept: Permission denied: {shared}" in line for line in lines)
+
+    @_as_root
+    def test_two_users_share_a_folder_that_all_may_write_to(self, keep, shared):
+        shared.chmod(0o1777)
+        assert _built(keep(scaled(), command=_NOBODY))
+        assert not _built(keep(scaled()))
+        assert _built(keep(scaled(4.0)))
+        assert not _built(keep(scaled(4.0), command=_NOBODY))
+
+    def test_a_folder_in_the_place_of_an_engine_is_told(self, keep, folder):
+        keep(scaled())
+        (file,) = folder.iterdir()
+        file.unlink()
+        file.mkdir()
+        result = keep(scaled())
+        assert _built(result)
+        assert any("cannot be read: Is a directory" in line for line in _engine_lines(result))
+        refused = keep(scaled(), build=False)["error"]
+        assert refused.startswith("0x20: build=0, and the engine cannot be read: Is a directory: ")
+
+    @pytest.mark.parametrize(
+        ("command", "env", "reason"),
+        [
+            (["env", "-u", "HOME", "-u", "XDG_CACHE_HOME"], {}, "HOME is not set"),
+            (["env", "-u", "XDG_CACHE_HOME"], {"HOME": "home"}, "HOME is no absolute path"),
+            pytest.param(
+                (),
+                {"XDG_CACHE_HOME": "nobody"},
+                "XDG_CACHE_HOME is another user's folder",
+                marks=_as_root,
+            ),
+        ],
+    )
+    def test_without_a_folder_the_reason_is_told(self, build, tmp_path, command, env, reason):
+        if "XDG_CACHE_HOME" in env:
+            env = {"XDG_CACHE_HOME": str(tmp_path)}
+            os.chown(tmp_path, 65534, 65534)
+        reason = f"there is no folder for engines ({reason})"
+        result = build(scaled(), env=env, command=command, engine_folder="")
+        assert f"built engines are not kept: {reason}" in _engine_lines(result)
+        refused = build(scaled(), env=env, command=command, engine_folder="", build=False)
+        assert refused["error"].startswith(f"0x20: build=0, and {reason} for TensorRT 11")
+
+    def test_a_plugin_library_that_has_changed_is_another_engine(self, keep, tmp_path):
+        plugins = []
+        for name in ("first", "second"):
+            (tmp_path / "plugin.c").write_text("int some_symbol;\n")
+            path = tmp_path / name / "libplugins.so"
+            path.parent.mkdir()
+            command = ["cc", "-shared", "-o", str(path), str(tmp_path / "plugin.c")]
+            subprocess.run(command, check=True, timeout=60)
+            plugins.append(path)
+        assert _built(keep(scaled(), plugins=str(plugins[0])))
+        assert not _built(keep(scaled(), plugins=str(plugins[1])))  # A copy elsewhere.
+        with plugins[1].open("ab") as library:
+            library.write(b"newer")
+        assert _built(keep(scaled(), plugins=str(plugins[1])))
+        assert _built(keep(scaled(), plugins=f"{plugins[0]}:{plugins[1]}"))
+        assert _built(keep(scaled()))
+        assert not _built(keep(scaled(), plugins=str(plugins[0])))
+
+    @pytest.mark.parametrize("problem", ["ENOSYS", "EOPNOTSUPP", "ENOLCK"])
+    def test_a_file_system_without_locks_keeps_engines(self, keep, folder, flock, problem):
+        env = {"LD_PRELOAD": str(flock), "FLOCK_FAILS": str(getattr(errno, problem))}
+        result = keep(scaled(), env=env)
+        assert _engine_lines(result)[-1].endswith(f"kept in {folder}")
+        assert [file.suffix for file in folder.iterdir()] == [".engine"]
+        assert not _built(keep(scaled(), env=env))
+
+    def test_a_wait_costs_little_and_ends_when_the_caller_says_so(
+        self, keep, folder, flock, tmp_path
+    ):
+        keep(scaled())
+        (file,) = folder.iterdir()
+        file.unlink()
+        env = {"LD_PRELOAD": str(flock), "FLOCK_CALLS": str(tmp_path / "calls")}
+        with file.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            start = time.monotonic()
+            result = keep(scaled(), env=env, report=True, end_at=40)
+            waited = time.monotonic() - start
+        assert result["error"] == (
+            "0x2: the wait for another build was ended by the caller's progress function"
+        )
+        assert result["steps"] == [["waits for another build", 0, 0]] * 40
+        assert waited > 2
+        # Twice 20 ms, 40 ms, and so on, and then one every two seconds.
+        assert (tmp_path / "calls").stat().st_size <= 12 + waited / 2
+        assert [path.suffix for path in folder.iterdir()] == [".lock"]
+
+    @pytest.mark.parametrize("kept", [True, False])
+    def test_one_engine_at_a_time_is_built_on_a_gpu(self, start, folder, tmp_path, kept):
+        """Two processes, or two threads of one where no folder is shared."""
+        payloads = [
+            scaled(float(index + 1), more="steps 5 100\n").write(
+                tmp_path / str(index),
+                engine_folder=str(folder) if kept else "off",
+                report=True,
+                trace=str(tmp_path / "trace"),
+            )
+            for index in range(2)
+        ]
+        results = [result_of(process) for process in [start(each) for each in payloads]]
+        assert all(map(_built, results))
+        trace = (tmp_path / "trace").read_text().splitlines()
+        builds = [line for line in trace if line.startswith("Building")]
+        assert len(builds) == 12
+        if kept:
+            assert len(set(builds[:6])) == len(set(builds[6:])) == 1
 
     def test_a_full_disk_costs_the_file_and_not_the_engine(self, keep, folder):
         result = keep(scaled(), largest_file=100)

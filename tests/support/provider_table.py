@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
+import os
 import resource
 import signal
 import sys
@@ -17,7 +18,9 @@ from pathlib import Path
 
 import executorch
 
-ABI = 10
+import trt_et.runtime
+
+ABI = 11
 MAX_RANK = 16
 SCALAR_TYPES = {
     "uint8": 0,
@@ -80,6 +83,7 @@ class Request(ctypes.Structure):
         ("engine_folder", ctypes.c_char_p),
         ("build", ctypes.c_int32),
         ("report_build", Report),
+        ("refused", ctypes.c_void_p),
     ]
 
 
@@ -108,9 +112,15 @@ class Table(ctypes.Structure):
 class Host(ctypes.Structure):
     _fields_ = [
         ("abi", ctypes.c_uint32),
+        ("version", ctypes.c_char_p),
         ("log", Log),
         ("site_packages", ctypes.c_char_p),
     ]
+
+
+def trt_et_version() -> bytes:
+    built = json.loads(trt_et.runtime.plugin_path().with_name("build_info.json").read_text())
+    return str(built["version"]).encode()
 
 
 @dataclass(frozen=True)
@@ -151,7 +161,7 @@ class Provider:
     def __post_init__(self) -> None:
         self._log = Log(lambda level, text: self.lines.append(f"{level} {text.decode()}"))
         packages = Path(next(iter(executorch.__path__))).parent
-        self._host = Host(ABI, self._log, str(packages).encode())
+        self._host = Host(ABI, trt_et_version(), self._log, str(packages).encode())
         opened = ctypes.CDLL(str(self.library)).trt_et_open_provider
         opened.restype = ctypes.POINTER(Table)
         self.table = opened(ctypes.byref(self._host)).contents
@@ -166,6 +176,7 @@ class Provider:
         report: Callable[[bytes, int, int], int] | None = None,
         *,
         build: bool = True,
+        plugins: str = "",
     ) -> bytes:
         """Build an engine.
 
@@ -177,6 +188,7 @@ class Provider:
             folder: The load option ``engine_folder``.
             report: Called with the phase, the step and the number of steps; returns 0 to end.
             build: The load option ``build``.
+            plugins: The load option ``plugin_libraries``.
 
         Returns:
             The serialized engine.
@@ -197,7 +209,7 @@ class Provider:
             sha256=hashlib.sha256(model).hexdigest().encode(),
             gpu=b"no GPU",
             runtime_cache=b"off",
-            plugin_libraries=b"",
+            plugin_libraries=plugins.encode(),
             dla_core=-1,
             network=json.dumps(network or {}).encode(),
             weights=(Weight * len(listed))(*listed),
@@ -227,9 +239,14 @@ def main() -> None:
     provider = Provider(Path(case["library"]))
     steps: list[tuple[str, int, int]] = []
 
-    def report(phase: bytes, step: int, count: int) -> int:
+    def report(phase: bytes | None, step: int, count: int) -> int:
+        if phase is None:  # Another thread's build is waited for.
+            return 1
         steps.append((phase.decode(), step, count))
-        return 1
+        if named := case.get("trace"):  # Lines of several processes.
+            with Path(named).open("a") as trace:
+                trace.write(f"{phase.decode()} {os.getpid()}\n")
+        return int(len(steps) != case.get("end_at"))
 
     result: dict[str, object] = {"lines": provider.lines, "steps": steps}
     try:
@@ -241,6 +258,7 @@ def main() -> None:
             case.get("engine_folder", "off"),
             report if case.get("report") else None,
             build=case.get("build", True),
+            plugins=case.get("plugins", ""),
         )
         result["engine"] = engine.decode("latin-1")
     except RuntimeError as error:

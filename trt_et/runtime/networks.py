@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from trt_et.blob.codec import decode_blob, encode_blob
 from trt_et.blob.model import BACKEND_ID, EngineInfo
 from trt_et.errors import BlobError, PluginError
-from trt_et.runtime import last_error, load_plugin
+from trt_et.runtime import last_error, load_plugin, plugin_path
 from trt_et.runtime.explain import wrong_file
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ def build_engine(blob: bytes, named_data: Mapping[str, bytes]) -> bytes:
         built.append(encode_blob(memoryview(engine), _info_of(info, json.loads(facts))))
         return 0
 
-    function = load_plugin().trt_et_build_engine
+    load_plugin()
+    # With the interpreter's lock, as ExecuTorch's bindings load: handlers of signals run meanwhile.
+    function = ctypes.PyDLL(str(plugin_path())).trt_et_build_engine
     if function(blob, ctypes.c_size_t(len(blob)), _Find(find), None, _Take(take)) != 0:
         raise PluginError(f"the engine cannot be built here: {last_error()}")
     return built[0]

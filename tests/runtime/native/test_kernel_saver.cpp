@@ -93,12 +93,14 @@ void test_kernel_saver() {
     done = true;
     saves.join();
     // Other engines are loaded meanwhile.
-    CHECK(setenv("TRT_ET_FAKE_SLOW_CACHE", "1000", 1) == 0);
+    const std::string gate = std::string(name) + "/.gate";
+    std::ofstream(gate).flush();
+    CHECK(setenv("TRT_ET_FAKE_SLOW_CACHE", gate.c_str(), 1) == 0);
     std::atomic<bool> saved{false};
     std::thread slow([&] { saved = trt_et_save_kernels() == 0; });
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    while (std::filesystem::file_size(gate) == 0) std::this_thread::yield();
     (void)load(doubling_blob());
-    CHECK(!saved);
+    CHECK(!saved && std::filesystem::remove(gate));
     slow.join();
     CHECK(saved && unsetenv("TRT_ET_FAKE_SLOW_CACHE") == 0);
   }

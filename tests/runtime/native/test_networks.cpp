@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <thread>
 
@@ -64,18 +65,18 @@ std::string field(int number, const std::string& bytes) {
 }
 
 // An ONNX model with one initializer W, whose bytes are at `location`.
-std::string model(const std::string& location, const std::string& more = "") {
+std::string model(const std::string& location, const std::string& more = "",
+                  const std::string& shape = "2,8") {
   const std::string entry = field(1, "location") + field(2, location);
   const std::string initializer = field(8, "W") + field(13, entry) + std::string("\x70\x01");
-  const std::string plan =
-      "fake\nweights 4096\nscratch 512\ninput x float32 2,8\noutput y float32 2,8\n"
-      "scale_by y x W\n" +
-      more + "end\n";
+  const std::string plan = "fake\nweights 4096\nscratch 512\ninput x float32 " + shape +
+                           "\noutput y float32 " + shape + "\nscale_by y x W\n" + more + "end\n";
   return field(6, plan) + field(7, field(5, initializer));
 }
 
-Bytes network(const std::string& bytes, const std::string& weight = kWeight) {
-  return make_blob(io("2,8"), bytes, "", true, false, "{\"weights\":[\"" + weight + "\"]}");
+Bytes network(const std::string& bytes, const std::string& weight = kWeight,
+              const std::string& bindings = io("2,8")) {
+  return make_blob(bindings, bytes, "", true, false, "{\"weights\":[\"" + weight + "\"]}");
 }
 
 LoadOptions kept_in(const std::string& folder) {
@@ -147,6 +148,119 @@ void test_faults() {
     ++failures;
   }
   CHECK(failures >= 4);
+}
+
+// One network that was exported with other ranges, or for another typical size, has other engines:
+// in a process as in the folder, whichever comes first.
+void test_ranges(const std::string& folder) {
+  NamedData data;
+  data.bytes[kWeight] = of_floats(2.0F);
+  const std::string bytes = model(kWeight, "", "-1,8");
+  const auto of = [&](const char* best, const char* high) {
+    return network(bytes, kWeight, io("-1,8", range("1,8", best, high)));
+  };
+  const Bytes blobs[] = {of("2,8", "4,8"), of("2,8", "8,8"), of("3,8", "4,8")};
+  for (const std::string& where : {std::string("off"), folder}) {
+    std::unique_ptr<Delegate> loaded[4];
+    for (size_t i = 0; i < 4; ++i) {
+      CHECK_OK(try_load(blobs[i % 3], &loaded[i], kept_in(where), &data));
+    }
+    CHECK(counter("engines") == 3);  // The last one is the first one's.
+    std::vector<float> in(64, 1.0F), out(64);
+    OwnedTensor x({8, 8}, in.data()), y({8, 8}, out.data());
+    CHECK_OK(call(*loaded[1], {&x.value, &y.value}));
+    CHECK(out[63] == 2.0F);
+    CHECK_FAILS(call(*loaded[0], {&x.value, &y.value}), "expected [1, 8] to [4, 8]");
+  }
+}
+
+std::string g_log;
+
+// An engine of the folder, whole, that TensorRT refuses, or that has other inputs and outputs.
+void test_refused_engine(const std::string& folder) {
+  NamedData data;
+  data.bytes[kWeight] = of_floats(6.0F);
+  const Bytes blob = network(model(kWeight));
+  LoadOptions options = kept_in(folder + "/refused");
+  std::unique_ptr<Delegate> delegate;
+  CHECK_OK(try_load(blob, &delegate, options, &data));
+  delegate.reset();
+  const std::string file = fs::directory_iterator(options.engine_folder)->path();
+  const Bytes whole = read_bytes(file);
+  const auto replace = [&](std::string engine) {
+    constexpr size_t kHeader = 64, kSize = 8, kChecksum = 16;
+    uint64_t size = 0;
+    std::memcpy(&size, &whole[kSize], sizeof size);
+    engine.resize(size);
+    const uint32_t checksum = crc32c(0, engine.data(), engine.size());
+    Bytes changed = whole;
+    std::memcpy(&changed[kChecksum], &checksum, sizeof checksum);
+    std::memcpy(&changed[kHeader], engine.data(), engine.size());
+    std::ofstream(file, std::ios::binary)
+        .write(reinterpret_cast<const char*>(changed.data()),
+               static_cast<std::streamsize>(changed.size()));
+  };
+  for (const char* engine : {"another", "fake\ninput a float32 2,8\noutput b float32 2,8\n"}) {
+    replace(engine);
+    options.build = false;
+    const Status refused = try_load(blob, &delegate, options, nullptr);
+    CHECK(!refused.ok() && refused.text.find(file) != std::string::npos);
+    CHECK(fs::exists(file));
+    options.build = true;
+    g_log.clear();
+    trt_et_set_log_function([](int, const char* text) { g_log += std::string(text) + "\n"; });
+    CHECK_OK(try_load(blob, &delegate, options, &data));
+    trt_et_set_log_function(nullptr);
+    CHECK(g_log.find("the built engine " + file + " is refused, and will be") != g_log.npos);
+    check_call(*delegate, 1.0F, 6.0F);
+    delegate.reset();
+    CHECK(read_bytes(file) == whole);
+  }
+  fs::remove_all(options.engine_folder);
+}
+
+// An engine that was built just now, and that TensorRT refuses, is not built again.
+void test_an_engine_that_is_refused_at_once(const std::string& folder) {
+  NamedData data;
+  data.bytes[kWeight] = of_floats(6.0F);
+  const std::string bytes = model(kWeight, "plugin missing_from_here\n");
+  std::unique_ptr<Delegate> none;
+  for (const std::string& where : {std::string("off"), folder + "/refused"}) {
+    const int before = data.reads;
+    CHECK(!try_load(network(bytes), &none, kept_in(where), &data).ok());
+    CHECK(data.reads == before + 1);
+  }
+  fs::remove_all(folder + "/refused");
+}
+
+std::atomic<int> g_building{0}, g_most{0};
+std::atomic<bool> g_give_up{false};
+
+// Threads build one engine after another, and all of them can be ended.
+void test_builds_take_turns() {
+  NamedData data;
+  data.bytes[kWeight] = of_floats(2.0F);
+  trt_et_set_build_progress([](const char*, int32_t step, int32_t steps) {
+    if (g_give_up) return 0;
+    if (step == 0) g_most = std::max(g_most.load(), ++g_building);
+    if (step == steps) --g_building;
+    return 1;
+  });
+  for (const bool give_up : {false, true}) {
+    g_give_up = give_up;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&, i] {
+        const Bytes blob = network(model(kWeight, "steps 3 2" + std::to_string(i) + "\n"));
+        std::unique_ptr<Delegate> delegate;
+        const Status status = try_load(blob, &delegate, kept_in("off"), &data);
+        CHECK(status.ok() == !give_up);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    CHECK(g_most == 1);
+  }
+  trt_et_set_build_progress(nullptr);
 }
 
 int g_told = 0;
@@ -257,10 +371,14 @@ void test_networks(const std::string& blob_file) {
   test_missing_named_data();
   test_damaged_weight(folder);
   test_threads(folder);
+  test_ranges(folder);
+  test_refused_engine(folder);
+  test_an_engine_that_is_refused_at_once(folder);
+  test_builds_take_turns();
   test_faults();
   test_progress();
   test_engine_beside_the_program();
   test_replaced_engines();
   test_an_engine_that_keeps_its_bytes(blob_file);
-  CHECK(fs::remove_all(folder) == 2 + 1);  // Two engines.
+  CHECK(fs::remove_all(folder) == 5 + 1);  // Five engines.
 }

@@ -5,6 +5,7 @@
 //   refuse node Op the reason      the parser's error
 //   unbuildable the reason         the builder's
 //   steps 5 100                    a build of 5 steps, each of 100 ms
+//   steps 5 100 aside              likewise, on a thread of the builder's
 //
 // TRT_ET_FAKE_ENGINE is a file with the engine of every network.
 #pragma once
@@ -78,6 +79,7 @@ class NetworkDefinition : public Tabled<NetworkDefinition> {
   std::string plan;
   std::string unbuildable;
   int steps = 2, milliseconds = 0;
+  bool aside = false;
 };
 
 class OptimizationProfile : public Tabled<OptimizationProfile> {
@@ -145,7 +147,10 @@ class Builder : public Tabled<Builder> {
       complain(logger_, wanted.unbuildable);
       return nullptr;
     }
-    if (!work(wanted, how.monitor)) return nullptr;
+    bool finished = false;
+    const auto all = [&] { finished = work(wanted, how.monitor); };
+    wanted.aside ? std::thread(all).join() : all();
+    if (!finished) return nullptr;
     logger_.log(ILogger::Severity::kINFO, ("workspace " + std::to_string(how.workspace) +
                                            ", level " + std::to_string(how.level))
                                               .c_str());
@@ -276,6 +281,7 @@ class OnnxParser : public Tabled<OnnxParser> {
     if (kind == "steps") {
       network_.steps = std::stoi(a);
       network_.milliseconds = std::stoi(b);
+      network_.aside = words >> rest && rest == "aside";
       return true;
     }
     if (kind != "scale_by") return network_.plan += line + "\n", true;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <set>
 #include <sstream>
 #include <string>
@@ -26,10 +27,11 @@ class HostMemory : public Tabled<HostMemory> {
 // The kernels that have been compiled, one a line, behind a first line that says so.
 class RuntimeCache : public Tabled<RuntimeCache> {
  public:
-  // TRT_ET_FAKE_SLOW_CACHE: for so many milliseconds.
+  // TRT_ET_FAKE_SLOW_CACHE names a file: adds to it, and takes as long as it is there.
   nvinfer1::IHostMemory* serialize() noexcept {
-    if (const char* slow = std::getenv("TRT_ET_FAKE_SLOW_CACHE")) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(slow)));
+    if (const char* gate = std::getenv("TRT_ET_FAKE_SLOW_CACHE")) {
+      std::ofstream(gate, std::ios::in | std::ios::out) << "reached";
+      while (std::ifstream(gate)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     const std::lock_guard<std::mutex> lock(kernels_->mutex);
     std::string text = kMagic;

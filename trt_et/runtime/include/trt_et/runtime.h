@@ -94,9 +94,10 @@ TRT_ET_EXPORT int trt_et_use_stream(int device, void* stream);
 // have changed, and when an engine is freed. Returns 0, or -1.
 TRT_ET_EXPORT int trt_et_save_kernels(void);
 
-// Is told, on any thread, while TensorRT builds an engine of an ONNX network: what it is doing, the
-// step, and how many there are; 0 steps if that is not known. Returns 1, or 0 to end the build,
-// which fails the load. Must not throw.
+// Is told, on any thread, while TensorRT builds an engine of an ONNX network, or another build is
+// waited for: what it is doing, the step, and how many there are; 0 steps if that is not known.
+// Returns 1, or 0 to end the build or the wait, which fails the load. Must not throw, and must not
+// load a program.
 typedef int (*trt_et_build_progress)(const char* phase, int32_t step, int32_t steps);
 // Calls this function in each build that begins from now on; null: none.
 TRT_ET_EXPORT void trt_et_set_build_progress(trt_et_build_progress progress);

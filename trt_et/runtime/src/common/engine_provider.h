@@ -1,9 +1,9 @@
 // The table through which the delegate knows engines: a small C ABI, so that a provider is a
 // library of its own: one per TensorRT major, and one for reference engines on simulated GPUs.
 //
-// It is internal: providers and plugin are of one version of trt-et, and TRT_ET_PROVIDER_ABI tells
-// of a library that is not. The TensorRT providers are libraries with this table, and not parts of
-// the plugin, because each is compiled against another interface of TensorRT.
+// It is internal: providers and plugin are of one version of trt-et, which they compare. The
+// TensorRT providers are libraries with this table, and not parts of the plugin, because each is
+// compiled against another interface of TensorRT.
 //
 // Every function returns 0 or an ExecuTorch error code (executorch/runtime/core/error.h), and then
 // last_error() gives its text on the same thread. Nothing may throw. A binding is always named by
@@ -81,9 +81,13 @@ typedef struct trt_et_engine_request {
   int32_t gpu_major, gpu_minor;                // its compute capability
   const char* engine_folder;                   // for built engines; "": the provider's own; "off"
   int32_t build;                               // 0: an engine that is not in the folder is refused
-  // Null, or to be called while an engine is built, on any thread: what is being done, and how far
-  // it is; 0 steps: not known. Building ends as soon as it can when this returns 0.
+  // Null, or to be called while an engine is built or another build is waited for, on any thread:
+  // what is being done, and how far it is; 0 steps: not known. Building ends as soon as it can when
+  // this returns 0. A null phase: this process builds another engine, and tells of that.
   int (*report_build)(const char* phase, int32_t step, int32_t steps);
+  // Null, or the owner of what build() has found in a file and load() has refused: the file is
+  // removed, and not found again.
+  void* refused;
 } trt_et_engine_request;
 
 // Flags of a provider.
@@ -144,6 +148,9 @@ typedef struct trt_et_engine_provider {
   int (*build)(const trt_et_engine_request* request, const void** bytes, size_t* size,
                void** owner);
   void (*free_built)(void* owner);
+  // The file that build() has found the engine in; "" if it has been built now. It lives as long as
+  // `owner`.
+  const char* (*kept_in)(void* owner);
 } trt_et_engine_provider;
 
 // Levels of trt_et_host.log.
@@ -156,7 +163,8 @@ typedef struct trt_et_engine_provider {
 
 // What the plugin gives to a provider library when it opens it. Lives until the process ends.
 typedef struct trt_et_host {
-  uint32_t abi;  // TRT_ET_PROVIDER_ABI
+  uint32_t abi;         // TRT_ET_PROVIDER_ABI, of the lines up to the version
+  const char* version;  // of trt-et
   void (*log)(int level, const char* text);
   const char* site_packages;  // folder of the Python packages beside ExecuTorch's; "" if unknown
   // A variable of the environment as the plugin was loaded with it; null: not set.
@@ -164,7 +172,8 @@ typedef struct trt_et_host {
 } trt_et_host;
 
 // The one symbol of a provider library, libtrt_et_tensorrt_<which>.so: its table, or null when it
-// was made for another ABI. The NVIDIA driver has been asked before; TensorRT is not touched here.
+// was made for another trt-et. The NVIDIA driver has been asked before; TensorRT is not touched
+// here.
 typedef const trt_et_engine_provider* (*trt_et_open_provider_function)(const trt_et_host* host);
 #define TRT_ET_OPEN_PROVIDER "trt_et_open_provider"
 

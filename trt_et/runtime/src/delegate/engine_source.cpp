@@ -151,12 +151,25 @@ Status EngineSource::load(std::shared_ptr<Engine>* engine) const {
   }
   *engine = Engine::find(*provider_, blob_, request_);
   if (*engine != nullptr) return {};
-  BuiltEngine built;
-  TRT_ET_TRY(build(&built));
   trt_et_engine_request request = request_;
-  request.bytes = built.bytes;
-  request.size = built.size;
-  return Engine::load(*provider_, blob_, request, engine);
+  for (BuiltEngine built, refused;; refused = std::move(built)) {
+    request.refused = refused.owner.get();
+    TRT_ET_TRY(build_engine(*provider_, request, &built));
+    trt_et_engine_request of_engine = request_;
+    of_engine.bytes = built.bytes;
+    of_engine.size = built.size;
+    Status status = Engine::load(*provider_, blob_, of_engine, engine);
+    const bool is_refused = status.error == Error::DelegateInvalidCompatibility ||
+                            status.error == Error::InvalidProgram;
+    // Of the folder: the driver may have changed since, or a plugin library.
+    if (!is_refused || *built.file == '\0' || request.refused != nullptr) return status;
+    if (request.build == 0) {
+      return fail(status.error, "build=0, and the built engine %.130s is refused: %s", built.file,
+                  status.text.c_str());
+    }
+    log_at_once("TensorRTBackend: the built engine %.150s is refused, and will be built again: %s",
+                built.file, status.text.c_str());
+  }
 }
 
 Status EngineSource::build(BuiltEngine* built) const {

@@ -6,7 +6,9 @@
 #include <set>
 #include <tuple>
 
+#include "build_progress.h"
 #include "common/dtype.h"
+#include "common/engine_identity.h"
 #include "common/immortal.h"
 #include "common/shared_objects.h"
 #include "cuda/cuda_api.h"
@@ -15,7 +17,6 @@ namespace trt_et {
 namespace {
 
 std::atomic<uint64_t> g_live{0}, g_loads{0};
-std::atomic<trt_et_build_progress> g_build_progress{nullptr};
 
 trt_et_binding provider_binding(const Binding& binding) {
   trt_et_binding out{};
@@ -36,14 +37,13 @@ trt_et_binding provider_binding(const Binding& binding) {
 }
 
 // What makes two loads the same.
-using Key = std::tuple<const trt_et_engine_provider*, std::string, size_t, int, int64_t,
-                       std::string, int, std::string>;
+using Key =
+    std::tuple<const trt_et_engine_provider*, std::string, size_t, int, int64_t, std::string, int>;
 
 Key key_of(const trt_et_engine_provider& provider, const Blob& blob,
            const trt_et_engine_request& request) {
-  return Key(&provider, blob.metadata.sha256, blob.engine_size, request.device,
-             request.weight_streaming_budget, request.runtime_cache, request.dla_core,
-             blob.metadata.network);
+  return Key(&provider, identity_of(request), blob.engine_size, request.device,
+             request.weight_streaming_budget, request.runtime_cache, request.dla_core);
 }
 
 // What the loads of one engine have in common, for as long as one of them goes on or has its
@@ -78,10 +78,9 @@ Status build_engine(const trt_et_engine_provider& provider, const trt_et_engine_
   void* owner = nullptr;
   const int code = provider.build(&request, &built->bytes, &built->size, &owner);
   built->owner = {owner, provider.free_built};
+  built->file = code == 0 && provider.kept_in != nullptr ? provider.kept_in(owner) : "";
   return check(provider, code, "build");
 }
-
-void set_build_progress(trt_et_build_progress progress) { g_build_progress = progress; }
 
 uint64_t live_engines() { return g_live; }
 uint64_t engine_loads() { return g_loads; }
@@ -116,7 +115,7 @@ trt_et_engine_request make_request(const Blob& blob, int device, const LoadOptio
   request.opt_dims = reinterpret_cast<const int64_t (*)[TRT_ET_MAX_RANK]>(opt_dims->data());
   request.engine_folder = options.engine_folder.c_str();
   request.build = options.build ? 1 : 0;
-  request.report_build = g_build_progress;
+  request.report_build = build_progress();
   return request;
 }
 

@@ -26,6 +26,7 @@ Status check(const trt_et_engine_provider& provider, int code, const char* what)
 struct BuiltEngine {
   const void* bytes = nullptr;
   size_t size = 0;
+  const char* file = "";  // that it was found in; "": it was built now
   std::unique_ptr<void, void (*)(void*)> owner{nullptr, nullptr};
 };
 Status build_engine(const trt_et_engine_provider& provider, const trt_et_engine_request& request,
@@ -37,9 +38,6 @@ void save_kernels();
 // "10.3.0.26", which TensorRT and TensorRT-RTX write into an engine's first bytes; empty if these
 // are no engine's. TensorRT-RTX's major is 1.
 std::string plan_version(const void* engine, size_t size);
-
-// See trt_et_set_build_progress: of requests that are made from now on.
-void set_build_progress(trt_et_build_progress progress);
 
 using OptDims = std::vector<std::array<int64_t, TRT_ET_MAX_RANK>>;
 

@@ -31,8 +31,8 @@ void log_of_provider(int level, const char* text) {
 
 const trt_et_host& host() {
   static const auto* packages = new std::string(executorch_packages());
-  static const trt_et_host table = {TRT_ET_PROVIDER_ABI, log_of_provider, packages->c_str(),
-                                    environment_variable};
+  static const trt_et_host table = {TRT_ET_PROVIDER_ABI, TRT_ET_VERSION, log_of_provider,
+                                    packages->c_str(), environment_variable};
   return table;
 }
 

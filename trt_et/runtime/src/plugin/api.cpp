@@ -12,6 +12,7 @@
 #include "cuda/streams.h"
 #include "delegate/delegate.h"
 #include "delegate/engine_source.h"
+#include "engine/build_progress.h"
 #include "engine/compatibility.h"
 #include "engine/engine.h"
 #include "plugin.h"

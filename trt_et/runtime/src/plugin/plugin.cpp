@@ -16,6 +16,7 @@
 #include "cuda/streams.h"
 #include "delegate/delegate.h"
 #include "delegate/event_tracing.h"
+#include "engine/build_progress.h"
 #include "engine/options.h"
 #include "ops/batched_nms.h"
 #include "trt_et/runtime.h"
@@ -50,6 +51,8 @@ class TensorRTBackend final : public BackendInterface {
       if (cuda_allocator_is_registered()) options.state_inputs.clear();
       return Delegate::create(processed, context.get_named_data_map(), options, &delegate);
     });
+    // With an error of ExecuTorch's bindings, Python would not raise what the handler has raised.
+    if (error != Error::Ok && is_interrupted()) return nullptr;
     if (error != Error::Ok) return error;
     return delegate.release();
   }

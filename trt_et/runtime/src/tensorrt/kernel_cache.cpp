@@ -11,17 +11,12 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <thread>
 #include <vector>
 
-#include "files.h"
-
 namespace trt_et::tensorrt {
 namespace {
-
-namespace fs = std::filesystem;
 
 // Kernels are of one engine, one kind of GPU and one version of the library.
 std::string file_name(const trt_et_engine_request& request, const Version& version) {
@@ -182,17 +177,14 @@ KernelCache::~KernelCache() {
 
 void KernelCache::open(nvinfer1::ICudaEngine& engine, const trt_et_engine_request& request,
                        const Version& version) {
-  const fs::path folder = cache_folder(request.runtime_cache, "kernels");
-  if (folder.empty() || *request.sha256 == '\0') return;
-  // A folder that is named is its user's choice.
-  if (*request.runtime_cache == '\0' && is_others(folder)) {
-    tell("is not used, for other users may write to " + folder.string());
-    return;
-  }
+  if (*request.sha256 == '\0') return;
+  folder_ = cache_folder(request.runtime_cache, "kernels");
+  if (!folder_.problem.empty()) tell("is not used: " + folder_.problem);
+  if (folder_.path.empty()) return;
   maker_.reset(engine.createRuntimeConfig());
   if (maker_ != nullptr) cache_.reset(maker_->createRuntimeCache());
   if (cache_ == nullptr) return;
-  path_ = folder / file_name(request, version);
+  path_ = folder_.path / file_name(request, version);
   std::string file;
   if (!read_file(path_, &file)) {
     if (errno != ENOENT) tell(problem_text("cannot be read", errno, path_));
@@ -247,13 +239,12 @@ int KernelCache::write() {
   const std::string own = serialized(*cache_);
   const size_t hash = std::hash<std::string>()(own);
   if (own.empty() || hash == saved_) return 0;
-  const fs::path folder = fs::path(path_).parent_path();
-  if (!make_private(folder)) return errno;
+  if (!folder_.make()) return errno;
   FileLock lock_of_file;
-  const bool alone = lock_of_file.take(path_ + ".lock", kLockPatience);
+  const bool alone = lock_of_file.take(path_ + ".lock", kLockPatience, {}, folder_.file_mode());
   if (alone) remove_old_parts(path_ + ".");
   const std::string all = alone ? merged_with_file(own) : own;
-  if (!write_atomically(path_, path_ + ".", {all})) return errno;
+  if (!write_atomically(path_, path_ + ".", {all}, folder_.file_mode())) return errno;
   saved_ = hash;
   return 0;
 }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/provider_status.h"
+#include "files.h"
 #include "version.h"
 
 namespace trt_et::tensorrt {
@@ -38,6 +39,7 @@ class KernelCache {
   int write();
 
   std::mutex mutex_;
+  CacheFolder folder_;
   std::string path_;             // empty: no file
   size_t saved_ = 0;             // a hash of those of our kernels that are in the file
   std::atomic<int> problem_{0};  // of the last write

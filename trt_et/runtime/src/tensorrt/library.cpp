@@ -80,6 +80,10 @@ Status read_library(void* handle, Library* library) {
   if (version == nullptr || library->create_runtime == nullptr) {
     return fail(Error::NotFound, "not a TensorRT library: %.180s", library->path.c_str());
   }
+  Dl_info file{};
+  if (dladdr(reinterpret_cast<void*>(library->create_runtime), &file) != 0) {
+    library->path = file.dli_fname;
+  }
   library->plugin_registry =
       reinterpret_cast<decltype(library->plugin_registry)>(dlsym(handle, "getPluginRegistry"));
   library->create_builder = reinterpret_cast<decltype(library->create_builder)>(
@@ -222,11 +226,7 @@ void Logger::log(Severity severity, const char* text) noexcept {
 
 std::vector<std::string> library_folders(const Library& library) {
   std::vector<std::string> folders = search_folders();
-  Dl_info file{};
-  if (dladdr(reinterpret_cast<void*>(library.create_runtime), &file) != 0) {
-    const std::string path = file.dli_fname;
-    folders.insert(folders.begin(), path.substr(0, path.rfind('/') + 1));
-  }
+  folders.insert(folders.begin(), library.path.substr(0, library.path.rfind('/') + 1));
   return folders;
 }
 

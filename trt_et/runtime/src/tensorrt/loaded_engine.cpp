@@ -30,11 +30,12 @@ Status refused(const trt_et_engine_request& request, const Library& library) {
   const bool known = Version::parse(request.library_version, &built);
   if (known && !(built == library.version)) {
     return fail(Error::DelegateInvalidCompatibility,
-                "engine was built by %s %s, this machine has %s: %.120s", kName,
-                built.text().c_str(), library.version.text().c_str(), Logger::reason_text());
+                "engine was built by %s %s, this machine has %s (%.100s): %s", kName,
+                built.text().c_str(), library.version.text().c_str(), library.path.c_str(),
+                Logger::reason_text());
   }
-  return fail(Error::DelegateInvalidCompatibility, "TensorRT %s refuses the engine: %.160s",
-              library.version.text().c_str(), Logger::reason_text());
+  return fail(Error::DelegateInvalidCompatibility, "TensorRT %s refuses the engine: %.60s (%s)",
+              library.version.text().c_str(), Logger::reason_text(), library.path.c_str());
 }
 
 }  // namespace

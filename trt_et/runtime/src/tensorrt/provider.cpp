@@ -63,6 +63,8 @@ int build(const trt_et_engine_request* request, const void** bytes, size_t* size
 
 void free_built(void* owner) { delete static_cast<BuiltEngine*>(owner); }
 
+const char* kept_in(void* owner) { return static_cast<BuiltEngine*>(owner)->file.c_str(); }
+
 LoadedEngine& engine_at(void* engine) { return *static_cast<LoadedEngine*>(engine); }
 RunContext& context_at(void* context) { return *static_cast<RunContext*>(context); }
 
@@ -143,7 +145,8 @@ constexpr trt_et_engine_provider kProvider = {kFlags,
                                               in_context<&RunContext::set_profile>,
                                               profile,
                                               build,
-                                              free_built};
+                                              free_built,
+                                              kept_in};
 
 }  // namespace
 }  // namespace trt_et::tensorrt
@@ -151,6 +154,7 @@ constexpr trt_et_engine_provider kProvider = {kFlags,
 extern "C" __attribute__((visibility("default"))) const trt_et_engine_provider*
 trt_et_open_provider(const trt_et_host* host) {
   if (host == nullptr || host->abi != TRT_ET_PROVIDER_ABI) return nullptr;
+  if (std::strcmp(host->version, TRT_ET_VERSION) != 0) return nullptr;
   trt_et::g_host = host;
   return &trt_et::tensorrt::kProvider;
 }

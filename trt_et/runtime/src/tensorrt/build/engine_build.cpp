@@ -1,7 +1,9 @@
 #include "engine_build.h"
 
 #include <chrono>
+#include <mutex>
 
+#include "common/immortal.h"
 #include "engine_store.h"
 #include "network_build.h"
 
@@ -18,6 +20,20 @@ uint64_t weight_bytes(const trt_et_engine_request& request) {
   return all;
 }
 
+// A build next to another one on the same GPU chooses slow kernels, and TensorRT has crashed with
+// two in one process. TensorRT-RTX measures nothing.
+using Turn = std::unique_lock<std::timed_mutex>;
+Status take_turn(const trt_et_engine_request& request, EngineStore* store, Turn* turn) {
+  if (kRtx) return {};
+  constexpr std::chrono::milliseconds kStep{100};
+  const auto ask = request.report_build;  // The build that is waited for asks the caller.
+  const auto end = std::chrono::steady_clock::now() + kBuildPatience;
+  while (!turn->try_lock_for(kStep) && std::chrono::steady_clock::now() < end) {
+    if (ask != nullptr && ask(nullptr, 0, 0) == 0) return wait_was_ended();
+  }
+  return store->lock_gpu();
+}
+
 }  // namespace
 
 Status check_builder() {
@@ -32,18 +48,17 @@ Status build_engine(const trt_et_engine_request& request, BuiltEngine* built) {
   const ParserLibrary* parser = nullptr;
   TRT_ET_TRY(open_library(&library));
   TRT_ET_TRY(load_plugin_libraries(request, *library));
+  Turn turn(immortal<std::timed_mutex>(), std::defer_lock);  // It ends after the store's locks.
   EngineStore store(request, *library);
   if (store.find(built)) return {};
   if (request.build == 0) {
-    return fail(Error::NotFound,
-                "build=0, and %.90s has no engine of this network for %s on %.40s: load once with "
-                "build=1",
-                store.folder().empty() ? "no folder" : store.folder().c_str(),
-                library->name().c_str(), request.gpu);
+    return fail(Error::NotFound, "build=0, and %.130s for %s on %.40s: load once with build=1",
+                store.lack().c_str(), library->name().c_str(), request.gpu);
   }
   TRT_ET_TRY(open_parser(*library, &parser));
-  store.lock();
+  TRT_ET_TRY(store.lock());
   if (store.find(built)) return {};  // Built meanwhile.
+  TRT_ET_TRY(take_turn(request, &store, &turn));
   if (const char* problem = request.read_weights(&request)) {
     return fail(Error::InvalidProgram, "%s", problem);
   }
@@ -53,7 +68,7 @@ Status build_engine(const trt_et_engine_request& request, BuiltEngine* built) {
   const auto start = std::chrono::steady_clock::now();
   std::unique_ptr<nvinfer::IHostMemory> plan;
   TRT_ET_TRY(build_network(request, *library, *parser, store.temporary_prefix(), &plan));
-  *built = {nullptr, plan->data(), plan->size()};
+  *built = {nullptr, plan->data(), plan->size(), ""};
   built->owner = std::shared_ptr<const nvinfer::IHostMemory>(std::move(plan));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   const bool kept = store.keep(built->bytes, built->size);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "common/provider_status.h"
 
@@ -11,6 +12,7 @@ struct BuiltEngine {
   std::shared_ptr<const void> owner;  // of the bytes
   const void* bytes = nullptr;
   size_t size = 0;
+  std::string file;  // that it was found in; empty: it was built now
 };
 
 Status build_engine(const trt_et_engine_request& request, BuiltEngine* built);

@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "blob/crc32c.h"
+#include "common/engine_identity.h"
 
 namespace trt_et::tensorrt {
 namespace {
@@ -24,8 +27,6 @@ constexpr const char* kPart = ".part-";
 constexpr size_t kModelDigits = 32;
 constexpr size_t kDigits = kModelDigits + 1 + 8;
 constexpr uint64_t kLimit = uint64_t{20} << 30;  // bytes of all engines
-// For another process, which may build for long; then this one builds, too.
-constexpr std::chrono::hours kPatience{1};
 
 // What a file begins with; behind it are the engine and its key.
 struct Header {
@@ -47,32 +48,13 @@ Header header_of(const void* engine, size_t size) {
 
 void warn(const std::string& text) { host().log(TRT_ET_LOG_NOTICE, text.c_str()); }
 
-void add(std::string* text, const char* name, const std::string& value) {
-  *text += std::string(name) + "=" + value + "\n";
-}
-
-std::string joined(const int64_t* sizes, int32_t rank) {
-  std::string text;
-  for (int32_t i = 0; i < rank; ++i) text += std::to_string(sizes[i]) + ",";
-  return text;
-}
-
 // Everything that an engine depends on. TensorRT-RTX's run on every GPU of a capability.
 std::string key_of(const trt_et_engine_request& request, const Library& library) {
-  std::string text;
-  add(&text, "model", request.sha256);
-  add(&text, "network", request.network);
-  for (size_t i = 0; i < request.binding_count; ++i) {
-    const trt_et_binding& binding = request.bindings[i];
-    add(&text, "binding", binding.name);
-    add(&text, "min", joined(binding.min_dims, binding.rank));
-    add(&text, "opt", joined(request.opt_dims[i], binding.rank));
-    add(&text, "max", joined(binding.max_dims, binding.rank));
-  }
-  add(&text, kName, library.version.text() + "." + library.build);
-  if (!kRtx) add(&text, "gpu", request.gpu);
-  add(&text, "capability",
-      std::to_string(request.gpu_major) + "." + std::to_string(request.gpu_minor));
+  std::string text = identity_of(request);
+  add_fact(&text, kName, library.version.text() + "." + library.build);
+  if (!kRtx) add_fact(&text, "gpu", request.gpu);
+  add_fact(&text, "capability",
+           std::to_string(request.gpu_major) + "." + std::to_string(request.gpu_minor));
   return text;
 }
 
@@ -94,71 +76,128 @@ std::vector<fs::path> entries(const fs::path& folder) {
 
 }  // namespace
 
-EngineStore::EngineStore(const trt_et_engine_request& request, const Library& library)
-    : folder_(cache_folder(request.engine_folder, "engines")),
-      key_(key_of(request, library)),
-      name_(name_of(request, key_)) {
-  if (*request.sha256 == '\0') folder_.clear();
-  // A folder that is named is its user's choice.
-  if (*request.engine_folder == '\0' && !folder_.empty() && is_others(folder_)) {
-    warn("built engines are not kept, for other users may write to " + folder_.string());
-    folder_.clear();
-  }
+GoOn asking(const trt_et_engine_request& request) {
+  if (request.report_build == nullptr) return {};
+  return [ask = request.report_build] { return ask("waits for another build", 0, 0) != 0; };
 }
 
-std::string EngineStore::path(const char* ending) const { return folder_ / (name_ + ending); }
+Status wait_was_ended() {
+  return fail(Error::InvalidState,
+              "the wait for another build was ended by the caller's progress function");
+}
+
+EngineStore::EngineStore(const trt_et_engine_request& request, const Library& library)
+    : request_(request),
+      folder_(cache_folder(request.engine_folder, "engines")),
+      key_(key_of(request, library)),
+      name_(name_of(request, key_)) {
+  if (*request.sha256 == '\0') folder_ = {{}, "the network has no SHA-256"};
+}
+
+std::string EngineStore::path(const char* ending) const { return folder_.path / (name_ + ending); }
 
 std::string EngineStore::temporary_prefix() const {
-  if (!folder_.empty()) return path(kPart);
+  if (!folder_.path.empty()) return path(kPart);
   std::error_code failed;
   const fs::path temporary = fs::temp_directory_path(failed);
   return failed ? "" : temporary / ("trt-et" + std::string(kPart));
 }
 
 bool EngineStore::find(BuiltEngine* found) {
-  const auto file = std::make_shared<MappedFile>();
-  if (folder_.empty() || !file->open(path(kEngine))) return false;
-  bool intact = file->size() >= sizeof(Header) + key_.size();
-  if (intact) {
-    const unsigned char* const engine = file->data() + sizeof(Header);
-    *found = {file, engine, file->size() - sizeof(Header) - key_.size()};
-    const Header header = header_of(engine, found->size);
-    const unsigned char* const key = engine + found->size;
-    intact = std::memcmp(file->data(), &header, sizeof header) == 0 &&
-             std::memcmp(key, key_.data(), key_.size()) == 0;
+  if (folder_.path.empty()) return false;
+  const std::string name = path(kEngine);
+  const auto* refused = static_cast<const BuiltEngine*>(request_.refused);
+  if (refused != nullptr) {
+    const auto* file = static_cast<const FileInMemory*>(refused->owner.get());
+    if (file->is_at(name) && unlink(name.c_str()) != 0) return false;
   }
-  if (!intact) {
-    warn("a built engine is damaged, and will be built again: " + path(kEngine));
-    return false;
+  const auto file = std::make_shared<FileInMemory>();
+  std::string problem;
+  if (!file->open(name)) {
+    if (errno != ENOENT) problem = std::string("cannot be read: ") + std::strerror(errno);
+  } else {
+    bool intact = file->size() >= sizeof(Header) + key_.size();
+    if (intact) {
+      const unsigned char* const engine = file->data() + sizeof(Header);
+      *found = {file, engine, file->size() - sizeof(Header) - key_.size(), name};
+      const Header header = header_of(engine, found->size);
+      const unsigned char* const key = engine + found->size;
+      intact = std::memcmp(file->data(), &header, sizeof header) == 0 &&
+               std::memcmp(key, key_.data(), key_.size()) == 0;
+    }
+    if (intact) {
+      // The time of its last use.
+      (void)utimensat(AT_FDCWD, name.c_str(), nullptr, 0);
+      return true;
+    }
+    *found = {};
+    problem = "is damaged";
   }
-  // The time of its last use.
-  (void)utimensat(AT_FDCWD, path(kEngine).c_str(), nullptr, 0);
-  return true;
+  const bool is_news = !problem.empty() && problem != problem_;
+  problem_ = problem;
+  if (is_news && request_.build != 0) {
+    warn("a built engine " + problem + ", and will be built again: " + name);
+  }
+  return false;
 }
 
-void EngineStore::lock() {
-  if (folder_.empty()) return;
-  using std::chrono::milliseconds;
-  bool taken = make_private(folder_) && lock_.take(path(kLock), milliseconds(0));
-  if (!taken && errno == EWOULDBLOCK) {
-    warn("waits for another process that builds the same engine");
-    taken = lock_.take(path(kLock), kPatience);
+std::string EngineStore::lack() const {
+  if (!folder_.problem.empty()) return "there is no folder for engines (" + folder_.problem + ")";
+  if (folder_.path.empty()) return "engine_folder is off";
+  if (!problem_.empty()) return "the engine " + problem_ + ": " + path(kEngine);
+  return folder_.path.string() + " has no engine of this network";
+}
+
+void EngineStore::keep_nothing(const std::string& problem) {
+  warn("built engines are not kept: " + problem);
+  folder_.path.clear();
+}
+
+// A file system without locks builds an engine more often, and keeps each.
+Status EngineStore::wait_for(FileLock* lock, const fs::path& file, const char* builder) {
+  constexpr std::chrono::milliseconds kUntold{100};  // for who removes leftovers
+  if (lock->take(file, kUntold, asking(request_), folder_.file_mode())) return {};
+  if (errno == EWOULDBLOCK) {
+    warn(std::string("waits for another process that ") + builder);
+    (void)lock->take(file, kBuildPatience, asking(request_), folder_.file_mode());
   }
-  if (taken) return remove_leftovers();
-  warn("built engines are not kept: " + std::string(std::strerror(errno)) + ": " +
-       folder_.string());
-  folder_.clear();
+  return lock->is_held() || errno != ECANCELED ? Status{} : wait_was_ended();
+}
+
+Status EngineStore::lock() {
+  if (folder_.path.empty()) {
+    if (!folder_.problem.empty()) {
+      keep_nothing("there is no folder for engines (" + folder_.problem + ")");
+    }
+    return {};
+  }
+  if (folder_.make()) TRT_ET_TRY(wait_for(&lock_, path(kLock), "builds the same engine"));
+  if (lock_.is_held()) {
+    remove_leftovers();
+  } else if (errno == ENOLCK) {
+    remove_old_parts(path(kPart));
+  } else {
+    keep_nothing(std::string(std::strerror(errno)) + ": " + folder_.path.string());
+  }
+  return {};
+}
+
+Status EngineStore::lock_gpu() {
+  if (folder_.path.empty()) return {};
+  std::string gpu = request_.gpu;
+  for (char& c : gpu) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return wait_for(&gpu_lock_, folder_.path / ("gpu-" + gpu + kLock), "builds on this GPU");
 }
 
 // A part whose key nobody has locked is of a build that was killed.
 void EngineStore::remove_leftovers() {
-  for (const fs::path& file : entries(folder_)) {
+  for (const fs::path& file : entries(folder_.path)) {
     const std::string name = file.filename();
     const bool is_part = name.size() > kDigits && name.compare(kDigits, 6, kPart) == 0;
     if (!is_part && file.extension() != kLock) continue;
-    const std::string key = name.substr(0, kDigits);
+    const std::string lock = is_part ? name.substr(0, kDigits) + kLock : name;
     FileLock other;
-    if (key != name_ && !other.take(folder_ / (key + kLock), std::chrono::milliseconds(0)))
+    if (lock != name_ + kLock && !other.take(folder_.path / lock, std::chrono::seconds(0)))
       continue;
     std::error_code ignored;
     if (is_part) fs::remove_all(file, ignored);
@@ -166,17 +205,17 @@ void EngineStore::remove_leftovers() {
 }
 
 bool EngineStore::keep(const void* engine, size_t size) {
-  if (!lock_.is_held()) return false;
+  if (folder_.path.empty()) return false;
   const Header header = header_of(engine, size);
   const std::string_view front(reinterpret_cast<const char*>(&header), sizeof header);
   const std::string_view rest(static_cast<const char*>(engine), size);
-  if (write_atomically(path(kEngine), path(kPart), {front, rest, key_})) {
+  if (write_atomically(path(kEngine), path(kPart), {front, rest, key_}, folder_.file_mode())) {
     make_room();
     return true;
   }
   const std::string problem = std::strerror(errno);
   warn("the engine of " + std::to_string(size) + " bytes is not kept: " + problem + ": " +
-       folder_.string());
+       folder_.path.string());
   return false;
 }
 
@@ -188,7 +227,7 @@ void EngineStore::make_room() const {
   };
   std::vector<Kept> others;
   uint64_t all = 0;
-  for (const fs::path& file : entries(folder_)) {
+  for (const fs::path& file : entries(folder_.path)) {
     std::error_code gone;
     if (file.extension() != kEngine) continue;
     const uint64_t size = fs::file_size(file, gone);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -108,7 +109,7 @@ struct NetworkOptions {
   using Ranges = std::map<std::string, std::array<std::vector<int64_t>, 3>>;
   std::vector<Ranges> profiles;
   std::optional<int64_t> workspace_size;
-  std::optional<int32_t> optimization_level;
+  std::optional<int64_t> optimization_level;
   bool weight_streaming = false;
 };
 
@@ -123,7 +124,7 @@ NetworkOptions read_network_options(const trt_et_engine_request& request) {
     } else if (name == "workspace_size") {
       options.workspace_size = value.get<int64_t>();
     } else if (name == "optimization_level") {
-      options.optimization_level = value.get<int32_t>();
+      options.optimization_level = value.get<int64_t>();
     } else if (name == "weight_streaming") {
       options.weight_streaming = value.get<bool>();
     } else if (name != "weights" && name != "strongly_typed") {
@@ -213,6 +214,7 @@ Status find_weights(const trt_et_engine_request& request, std::vector<WeightByte
 }
 
 Status WeightFiles::write(const std::string& folder, const std::vector<WeightBytes>& weights) {
+  if (!folder.empty()) remove_old_parts(folder);
   if (folder.empty() || !make_temporary_folder(folder, &folder_)) {
     return fail(Error::AccessFailed,
                 "this TensorRT reads weights from files only, and there is no folder for them "
@@ -338,7 +340,12 @@ Status configure(const trt_et_engine_request& request, const Library& library, B
                                       static_cast<size_t>(*options.workspace_size));
   }
   if (options.optimization_level) {
-    build->config->setBuilderOptimizationLevel(*options.optimization_level);
+    const int64_t level = *options.optimization_level;
+    if (level < 0 || level > std::numeric_limits<int32_t>::max()) {
+      return fail(Error::InvalidProgram, "optimization_level is %lld, and TensorRT has 0 to 5",
+                  static_cast<long long>(level));
+    }
+    build->config->setBuilderOptimizationLevel(static_cast<int32_t>(level));
   }
   if (options.weight_streaming) {
     if (!streams_weights(library.version)) {
