@@ -17,6 +17,7 @@ from trt_et.passes.copied_buffers import copy_buffers_of_buffers
 from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
 from trt_et.passes.fold_constants import fold_constants
 from trt_et.passes.grouped_query_attention import share_heads
+from trt_et.passes.indices_of_nonzero import lay_out_indices
 from trt_et.passes.joined_dtypes import cast_joined
 from trt_et.passes.lift_torch_tensorrt_engines import lift_torch_tensorrt_engines
 from trt_et.passes.llama_operators import replace_llama_operators
@@ -34,6 +35,7 @@ Pass = Callable[[ExportedProgram], ExportedProgram]
 
 PASSES: Final[tuple[Pass, ...]] = (
     copy_buffers_of_buffers,  # ExecuTorch drops them.
+    lay_out_indices,  # ExecuTorch reads them column by column.
     replace_llama_operators,  # ExecuTorch's own operators for CPUs.
     keep_sizes_of_products,  # Retraces ask for their strides.
     use_real_numbers,  # Neither ExecuTorch nor TensorRT has complex ones.
