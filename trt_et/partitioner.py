@@ -44,6 +44,7 @@ from trt_et.ops.prebuilt_engine import PREBUILT_NAME
 from trt_et.options import check_known
 from trt_et.partition.analysis import Analysis
 from trt_et.partition.make_partitions import make_partitions
+from trt_et.partition.missing_kernels import warn_missing_kernels
 from trt_et.partition.narrowed_sizes import mark_ranges, warn_narrowed
 from trt_et.partition.node_choice import Choice, NodeChoice
 from trt_et.partition.ops_to_preserve import ops_to_preserve
@@ -259,6 +260,7 @@ class TensorRTPartitioner(Partitioner):
                 "full_graph=True, but some operators stay on the CPU:\n"
                 + "\n".join(report.not_delegated_lines(limit=_MOST_LINES))
             )
+        warn_missing_kernels(report)
         if not parts:
             names = self._excluded.names | self._float32_ops.names
             self._matched_elsewhere |= names - analysis.unmatched.keys()

@@ -216,6 +216,9 @@ EXAMPLES = {
     # Layers.
     ("_to_copy", "add_layer"): Example(lambda x: aten._to_copy(x, dtype=torch.half), (X,), BATCH),
     ("cumsum", "add_layer"): Example(lambda x: x.cumsum(1), (X,)),
+    ("topk", "unsupported"): Example(lambda x: x.sort(1)[0], (randn(1, 3841),)),
+    ("topk", "add_layer"): Example(lambda x: x.topk(x.shape[1], 1)[0], (X,), SIZE),
+    ("getitem", "add_layer"): Example(lambda x: x.topk(x.shape[1], 1)[0], (X,), SIZE),
     ("gather", "add_layer"): Example(lambda x: x.gather(2, x.argsort(2)[:, :, :2]), (X,), BATCH),
     ("where", "add_layer"): Example(torch.where, (X > 0, WHOLE + (1 << 40), WHOLE)),
     ("slice", "add_layer", "a dynamic size"): Example(

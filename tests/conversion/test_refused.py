@@ -75,7 +75,6 @@ LEFT_TO_THE_CPU = {
         {},
         "its elements would have 33554432 elements",
     ),
-    "the order of booleans": (lambda x: (x > 0).sort(1)[0], (X,), {}, "has type Bool"),
     "what is scattered into a number": (
         lambda x: torch.scatter_add(x * 2, 0, torch.tensor(0), x).sin(),
         (NUMBER,),

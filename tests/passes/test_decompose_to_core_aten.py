@@ -155,6 +155,8 @@ CASES = {
         lambda x, y: [
             *x.sort(dim=1, stable=True),
             y.argsort(dim=1, descending=True, stable=True) * 2,
+            (x > 0).sort(0)[0],
+            torch.msort(y),
         ],
         (TIES, TIES.int()),
     ),

@@ -17,7 +17,7 @@ from torch.fx import GraphModule, Node
 
 from trt_et.blob.model import Alias, Binding
 from trt_et.conversion.decompose import decomposed_from
-from trt_et.conversion.failures import failure_of
+from trt_et.conversion.failures import failure_of, without_objects
 from trt_et.conversion.operators.caches import check_cache_updates
 from trt_et.conversion.rewriting import prepare_module
 from trt_et.conversion.settings import make_settings
@@ -188,7 +188,7 @@ def _vendor_reason(logged: Sequence[str], error: Exception, node: Node | None) -
     """Return TensorRT's first message before a converter failed, else the converter's own."""
     for message in logged:
         if "catchCudaError" not in message:  # TensorRT looks for a GPU after each error.
-            return _SOURCE_LINE.sub("", message)
+            return without_objects(_SOURCE_LINE.sub("", message))
     is_call = node is not None and node.op == "call_function"
     who = f"Torch-TensorRT's converter of {node.target}" if node and is_call else "Torch-TensorRT"
     return failure_of(who, error)

@@ -123,6 +123,8 @@ STAGES: Final[dict[str, tuple[Operator | Step, ...]]] = {
         products.BADDBMM,
         reductions.CDIST,
         reductions.CUMSUM,
+        reductions.PICK,
+        reductions.TOPK,
         reductions.MAX,
         reductions.MIN,
         reductions.VAR,

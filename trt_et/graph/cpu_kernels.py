@@ -16,12 +16,17 @@ from torch.fx import Node
 _NO_KERNEL: Final = "ExecuTorch has no CPU kernel for it"
 
 
-@cache
-def cpu_kernels() -> frozenset[str]:
-    """Return the names of the stock ExecuTorch runtime's CPU kernels."""
+def runtime_kernels() -> frozenset[str]:
+    """Return the names of the kernels that are registered now: ExecuTorch's, and of plugins."""
     from executorch.runtime import Runtime
 
     return frozenset(Runtime.get().operator_registry.operator_names)
+
+
+@cache
+def cpu_kernels() -> frozenset[str]:
+    """Return the names of the stock ExecuTorch runtime's CPU kernels."""
+    return runtime_kernels()
 
 
 def unsupported_by_cpu_kernels(node: Node) -> str | None:

@@ -12,7 +12,8 @@ from torch.fx import Node
 from trt_et.engine_program.edge_to_aten import qualified_name
 from trt_et.graph.modules import module_of, source_of
 from trt_et.graph.symbolic_shapes import shape_range
-from trt_et.partition.operator_support import DELEGATED, OperatorSupport
+from trt_et.partition.missing_kernels import missing_kernel
+from trt_et.partition.operator_support import COMPUTES_A_SIZE, DELEGATED, OperatorSupport
 from trt_et.partition.report import BoundaryTensor, Partition, PartitionReport
 
 _log = logging.getLogger("trt_et.partitioner")
@@ -40,12 +41,20 @@ def make_report(
         for node in support.subgraph.graph.nodes
         if node in support.reasons
     ]
-    not_delegated = tuple(
-        (support.subgraph.name_of(node), qualified_name(node), support.reasons[node])
+    missing = {
+        support.subgraph.name_of(node): why
         for support, node in left
+        if support.reasons[node] not in (COMPUTES_A_SIZE, DELEGATED)
+        and node.meta.get("val") is not None
+        and (why := missing_kernel(node))
+    }
+    not_delegated = tuple(
+        (name, qualified_name(node), "; ".join(filter(None, [reason, missing.get(name)])))
+        for support, node in left
+        for name, reason in [(support.subgraph.name_of(node), support.reasons[node])]
     )
     sources = {support.subgraph.name_of(node): source_of(node) for support, node in left}
-    report = PartitionReport(partitions, not_delegated, sources)
+    report = PartitionReport(partitions, not_delegated, sources, frozenset(missing))
     for name, operator, reason in not_delegated:
         _log.debug("%s (%s) stays on the CPU: %s", name, operator, reason)
     if partitions:

@@ -88,6 +88,8 @@ class PartitionReport(Shown):
             the operator, and the reason.
         sources: The line of the model that made each of these calls, by the node's name, if
             ``torch.export`` recorded it.
+        without_kernel: The names of those calls that the stock ExecuTorch runtime has no kernel
+            for: it does not load the program.
         picture: The graph of the partitions, for ``to_html``; only ``explain`` draws it.
         kernels: The kernels that a call of each engine launches, by the partition's name. Empty
             until the engines are built; without engines whose kernels are not known
@@ -99,6 +101,7 @@ class PartitionReport(Shown):
     partitions: tuple[Partition, ...]
     not_delegated: tuple[tuple[str, str, str], ...]
     sources: Mapping[str, str] = field(default_factory=dict)
+    without_kernel: frozenset[str] = frozenset()
     picture: Picture = field(default_factory=Picture, compare=False, repr=False)
     kernels: dict[str, EngineKernels] = field(default_factory=dict, compare=False, repr=False)
     made_by: str = ""

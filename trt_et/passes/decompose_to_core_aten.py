@@ -225,10 +225,8 @@ def _sort(
 
     Neither TensorRT nor ExecuTorch's kernel keeps equal elements in order.
     """
-    if x.dim() == 0:
-        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
     values, places = aten.sort.default(x, dim, descending)
-    if not stable:
+    if not stable or x.dim() == 0:
         return values, places
     length = x.shape[dim]
     before, after = values.narrow(dim, 0, length - 1), values.narrow(dim, 1, length - 1)
@@ -240,6 +238,17 @@ def _sort(
     # No two keys are equal.
     keys, _ = aten.sort.default(group + places, dim, False)
     return values, keys - group
+
+
+def _sort_by_topk(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """Return all elements as the largest or smallest: ExecuTorch has no kernel that sorts."""
+    if x.dim() == 0:
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    if x.dtype is torch.bool:
+        values, places = _sort_by_topk(x.to(torch.int32), dim, descending)
+        return values.to(torch.bool), places
+    values, places = aten.topk.default(x, x.shape[dim], dim, descending)
+    return values, places
 
 
 def _bucketize(
@@ -552,6 +561,7 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.as_strided.default: _as_strided,
     aten.cumprod.default: _cumprod,
     aten._trilinear.default: _trilinear,
+    aten.sort.default: _sort_by_topk,
     aten.sort.stable: _sort,
     aten.bucketize.Tensor: _bucketize,
     aten.exp2.default: lambda x: aten.pow.Scalar(2.0, x),
@@ -604,9 +614,11 @@ _NORMS: Final[tuple[OpOverload, ...]] = (aten.batch_norm.default, aten.instance_
 # Composite operators that decompose into one of the operators above.
 _COMPOSITE: Final[tuple[OpOverload, ...]] = (
     aten.adaptive_max_pool1d.default,
+    aten.argsort.default,
     aten.argsort.stable,
     aten.bilinear.default,
     aten.logaddexp2.default,
+    aten.msort.default,
     aten.std_mean.correction,
     aten.std_mean.default,
     aten.std_mean.dim,

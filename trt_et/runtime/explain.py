@@ -67,6 +67,8 @@ def explained_errors(what: str = "ExecuTorch failed") -> Iterator[None]:
                 ": if the program keeps weights in a file of its own (.ptd), load it with "
                 "load_program(..., data_path=FILE), or with executor_runner --data_path FILE"
             )
+        if not reason and str(error).endswith("0x:14"):
+            reason = _missing_kernels(error.__traceback__)
         raise RunError(f"{what}: {error}{reason}{_given(error.__traceback__)}") from error
 
 
@@ -135,6 +137,36 @@ def _needs_data(message: str, traceback: TracebackType | None) -> bool:
     """Return whether a method may have failed to load because a ``.ptd`` is missing."""
     functions = {frame.f_code.co_name for frame, _ in walk_tb(traceback)}
     return message.endswith("0x:2") and "load_method" in functions
+
+
+def _missing_kernels(traceback: TracebackType | None) -> str:
+    """Return the operators of the failed ``load_method`` that this process has no kernels for."""
+    from executorch.runtime import Runtime
+
+    for frame, _ in walk_tb(traceback):
+        given = frame.f_locals
+        if frame.f_code.co_name == "load_method" and hasattr(given.get("self"), "_data"):
+            source = getattr(given["self"], "source", given["self"]._data)
+            known = Runtime.get().operator_registry.operator_names
+            used = _operators(source, given["name"]) if source else ()
+            missing = [each for each in used if each not in known]
+            if missing:
+                return (
+                    f": no kernel is registered for {', '.join(missing)}, which the export left to "
+                    "the CPU: partitioner.report says why, and what to write instead"
+                )
+    return ""
+
+
+def _operators(source: bytes | Path, name: str) -> Sequence[str]:
+    from trt_et.inspection import inspect_file
+    from trt_et.inspection.reader import read_program
+
+    with contextlib.suppress(BlobError):
+        read = read_program if isinstance(source, bytes) else inspect_file
+        program = read(source, verify=False)  # type: ignore[operator]
+        return next((m.cpu_operators for m in program.methods if m.name == name), ())
+    return ()
 
 
 def _wrong_inputs(method: Any, inputs: Sequence[Any]) -> str:  # noqa: ANN401

@@ -89,9 +89,11 @@ class ExplainedProgram(Program):
 
     Attributes:
         inputs: Its methods' inputs by name, as they were when it was loaded.
+        source: Its file, or its bytes.
     """
 
     inputs: Mapping[str, _Inputs]
+    source: bytes | Path
 
     def load_method(self, name: str) -> Method:
         """Load a method, as ExecuTorch's program does; each one once."""
@@ -120,6 +122,7 @@ def load_explained(data: Any, **options: Any) -> Program:  # noqa: ANN401
         )
     program.__class__ = ExplainedProgram
     program._program, program.inputs = _InTurn(program._program), inputs
+    program.source = program._data if file is None else file
     return program
 
 

@@ -20,6 +20,7 @@ from torch.fx import Graph, GraphModule, Node
 from trt_et.conversion.decompose import decomposed_from
 from trt_et.conversion.failures import failure_of
 from trt_et.conversion.onnx.own_translations import register_own_translations
+from trt_et.conversion.operators.reductions import too_many
 from trt_et.errors import ConversionError
 
 OPSET: Final = 20
@@ -125,6 +126,8 @@ def translate(module: GraphModule) -> tuple[Any, dict[str, torch.Tensor]]:
 def _check_call(node: Node) -> None:
     if node.target in _WRONG:
         raise ConversionError(f"torch's ONNX exporter translates {node.target} wrongly")
+    if node.target is aten.topk.default and (reason := too_many(node)):
+        raise ConversionError(reason)
     if node.target is aten.pad.default and len(node.args) > 2 and node.args[2] != "constant":
         sizes: Any = node.args[1]
         if any(isinstance(size, int) and size < 0 for size in sizes):

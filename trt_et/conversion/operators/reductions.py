@@ -1,8 +1,9 @@
-"""Maxima and minima, variances, cumulative sums."""
+"""Maxima and minima, the largest numbers, variances, cumulative sums."""
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -104,6 +105,44 @@ def add_cumulative_sum(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: 
 
 
 CUMSUM: Final = Operator("cumsum", (aten.cumsum.default,), add_layer=add_cumulative_sum)
+
+
+_LARGEST_K: Final = 3840
+
+
+def too_many(node: Node) -> str | None:
+    """Refuse more than 3,840 elements, which TensorRT's layer does not return."""
+    dim: Any = named_arguments(node)["dim"]
+    largest = shape_range(node.meta["val"][0].shape[dim])[2] if node.meta["val"][0].dim() else 1
+    if largest <= _LARGEST_K:
+        return None
+    return (
+        f"TensorRT's TopK returns {_LARGEST_K:,} elements at most, and this call up to "
+        f"{largest:,}; sort or take the top of fewer elements: x.topk({_LARGEST_K})"
+    )
+
+
+def add_topk(layers: Layers, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    """Add the layer of one ``aten.topk``; Torch-TensorRT 2.14 takes no number that is a size."""
+    if isinstance(args[1], int):
+        return layers.convert(args, kwargs)
+    trt, given = layers.trt, named_arguments(layers.node)
+    x = layers.tensor(args[0], "input")
+    number = layers.cast(layers.tensor(args[1], "k", min_rank=0), torch.int32, "k_int32")
+    shuffle = layers.net.add_shuffle(number)
+    shuffle.reshape_dims = ()
+    kind = trt.TopKOperation.MAX if given["largest"] else trt.TopKOperation.MIN
+    layer = layers.net.add_topk(x, kind, 1, 1 << given["dim"] % len(x.shape))
+    layer.set_input(1, layers.result(shuffle, "k"))
+    places = layers.cast(layers.result(layer, "topk", 1), torch.int64, "places")
+    return layer.get_output(0), places
+
+
+TOPK: Final = Operator("topk", (aten.topk.default,), unsupported=too_many, add_layer=add_topk)
+# Torch-TensorRT takes only results of calls that its converters take.
+PICK: Final = Operator(
+    "getitem", (operator.getitem,), add_layer=lambda _, args, __: args[0][args[1]]
+)
 
 
 def distances(x: Tensor, y: Tensor, p: float, mode: int | None = None) -> Tensor:
