@@ -2,10 +2,11 @@
 
 ExecuTorch's own language models read the start position with ``input_pos[0].item()``, check it, and
 use it in ``narrow``, ``slice_scatter`` or ``arange(n) + start``. A number that depends on data
-stays on the CPU, and so does each of these operators: each layer breaks an engine in two. This pass
-uses the tensor instead of the number: slices become ``index_select``, and writes to slices become
-``index_copy``. The engine then gets the position as an input, and can write its cache in place
-(``conversion/operators/caches.py``).
+stays on the CPU, and so does each of these operators: each layer breaks an engine in two. An index
+``x[i]`` with a tensor of shape [] reads its number, too, and ExecuTorch cannot retrace it, because
+it may be negative. This pass uses the tensor instead of the number: slices become
+``index_select``, and writes to slices become ``index_copy``. The engine then gets the position as
+an input, and can write its cache in place (``conversion/operators/caches.py``).
 
 A position is replaced only if every use of it is known, and the shape of every result is known
 without it. Its checks are removed; ExecuTorch removes the checks of every program.
@@ -26,7 +27,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils._sympy.value_ranges import bound_sympy
 
 from trt_et.graph.arguments import named_arguments
-from trt_et.graph.insertion import insert_call
+from trt_et.graph.insertion import insert_call, insert_size
 from trt_et.graph.operators import INTEGERS
 from trt_et.graph.subgraphs import copied_module
 from trt_et.graph.symbolic_shapes import same_sizes
@@ -52,6 +53,7 @@ _ARITHMETIC: Final[dict[Any, OpOverload]] = {
     operator.sub: aten.sub.Tensor,
     operator.mul: aten.mul.Tensor,
 }
+_INDICES: Final = frozenset({*INTEGERS, torch.int8, torch.int16, torch.uint8})
 # Takes the arguments of a call, of which some may have been replaced, and returns its result.
 _Edit = Callable[[dict[str, Any]], Node]
 
@@ -64,6 +66,7 @@ def keep_positions_in_tensors(program: ExportedProgram) -> ExportedProgram:
     replaced = None if None in written else _replaced(program, {each.name for each in written})
     if replaced is None or _Positions(replaced.graph).have_users():
         # A slice of a tensor that is written in place cannot become a copy.
+        program = replaced or program
         replaced = _replaced(program.run_decompositions({}))
     return replaced or program
 
@@ -88,7 +91,7 @@ class _Positions:
         # Each number, and the calls of item() that it is computed from.
         self._items: dict[Node, frozenset[Node]] = {}
         for node in graph.nodes:
-            if node.target in _ITEMS and node.args[0].meta["val"].dtype in INTEGERS:
+            if node.target in _ITEMS and node.args[0].meta["val"].dtype in _INDICES:
                 self._items[node] = frozenset([node])
             elif isinstance(node.meta.get("val"), torch.SymInt | torch.SymBool):
                 items = [self._items.get(used, frozenset()) for used in node.all_input_nodes]
@@ -148,9 +151,11 @@ class _Positions:
         rule = _RULES.get(user.target)
         if rule is None or not isinstance(user.meta.get("val"), torch.Tensor):
             return None
+        arguments = named_arguments(user)
         if self._is_written(user):
-            rule = _overwrite if user.target in _WRITES else None
-        return rule and rule(self, user, named_arguments(user))
+            edit = _overwrite(self, user, arguments) if user.target in _WRITES else None
+            return edit or _work_on_copy(self, user, arguments)
+        return rule(self, user, arguments)
 
     def _is_written(self, value: Any) -> bool:  # noqa: ANN401
         """Check whether a tensor may share memory with one that is written in place."""
@@ -237,10 +242,10 @@ def _rows(positions: _Positions, shown: Node, a: dict[str, Any]) -> tuple[Node, 
     ``shown`` is a tensor of these rows, ``a`` has the call's arguments.
     """
     start: Any = a.get("index", a.get("start"))
+    if "index" in a:
+        return (start, 1) if positions.is_position(start) else None
     if not positions.is_start(start) or a.get("step", 1) != 1:
         return None
-    if "index" in a:
-        return start, 1
     size = shown.meta["val"].shape[a["dim"]]
     if "length" in a:
         length = positions.known_length(a["length"], size)
@@ -256,11 +261,61 @@ def _read(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
         return None
 
     def edit(a: dict[str, Any]) -> Node:
-        index = positions.range(*rows, user)
+        index = _indices(positions, rows, user, a)
         selected = insert_call(user, aten.index_select.default, a["self"], a["dim"], index)
         return insert_call(user, aten.squeeze.dim, selected, a["dim"]) if "index" in a else selected
 
     return edit
+
+
+def _indices(
+    positions: _Positions, rows: tuple[Node, int | Node], before: Node, a: dict[str, Any]
+) -> Node:
+    """Return the indices of rows; the one of ``select`` may count from the end."""
+    index = positions.range(*rows, before)
+    if "index" not in a or positions.is_start(rows[0]):
+        return index
+    size = insert_size(before, a["self"], a["dim"])
+    from_end = insert_call(before, aten.add.Tensor, index, size)
+    is_negative = insert_call(before, aten.lt.Scalar, index, 0)
+    return insert_call(before, aten.where.self, is_negative, from_end, index)
+
+
+def _work_on_copy(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
+    """``select`` of a tensor that is written: writes go to a copy, and from there back."""
+    rows, read = _rows(positions, user, a), _read(positions, user, a)
+    if rows is None or read is None or "index" not in a:
+        return None
+    views = _views(user)
+    nodes = list(user.graph.nodes)
+    last = max(nodes.index(each) for view in views for each in (view, *view.users))
+    writes = {
+        node: [each for each in _written_by(node) if each is None or _root(each) is _root(user)]
+        for node in nodes[nodes.index(user) + 1 : last + 1]
+    }
+    through = [node for node, written in writes.items() if any(w in views for w in written)]
+    if any(writes[node] for node in nodes[:last] if node in writes and node not in through):
+        return None  # The view would show it.
+    dim = a["dim"] % a["self"].meta["val"].dim()
+
+    def edit(a: dict[str, Any]) -> Node:
+        copy = read(a)
+        for write in through:
+            after = write.next
+            index = _indices(positions, rows, after, a)
+            row = insert_call(after, aten.unsqueeze.default, copy, dim)
+            insert_call(after, aten.index_copy_.default, a["self"], dim, index, row)
+        return copy
+
+    return edit
+
+
+def _views(tensor: Node) -> list[Node]:
+    """Return a tensor and the nodes whose values may share its memory."""
+    views = [tensor]
+    for view in views:
+        views += [u for u in view.users if u.args[:1] == (view,) and not _is_new(u)]
+    return views
 
 
 def _overwrite(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | None:
@@ -270,7 +325,7 @@ def _overwrite(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | 
         return None
 
     def edit(a: dict[str, Any]) -> Node:
-        index, source = positions.range(*rows, user), _as_rows(copy, copy.args[1], a)
+        index, source = _indices(positions, rows, user, a), _as_rows(copy, copy.args[1], a)
         new = insert_call(copy, aten.index_copy_.default, a["self"], a["dim"], index, source)
         copy.graph.erase_node(copy)
         return new
@@ -285,7 +340,7 @@ def _scatter(positions: _Positions, user: Node, a: dict[str, Any]) -> _Edit | No
         return None
 
     def edit(a: dict[str, Any]) -> Node:
-        index, source = positions.range(*rows, user), _as_rows(user, _written(a["src"]), a)
+        index, source = _indices(positions, rows, user, a), _as_rows(user, _written(a["src"]), a)
         return insert_call(user, aten.index_copy.default, a["self"], a["dim"], index, source)
 
     return edit
@@ -384,9 +439,19 @@ def _root(value: Any) -> Any:  # noqa: ANN401
 
     Views have the tensor as their first argument, except for ``broadcast_tensors`` and the like.
     """
-    while isinstance(value, Node) and value.all_input_nodes:
+    while isinstance(value, Node) and value.all_input_nodes and not _is_new(value):
         value = value.args[0] if value.args else None
     return value if isinstance(value, Node) else None
+
+
+def _is_new(value: Node) -> bool:
+    """Return whether a tensor surely has memory of its own."""
+    target = value.target
+    return (
+        isinstance(target, OpOverload)
+        and torch.Tag.core in target.tags
+        and not any(result.alias_info for result in target._schema.returns)
+    )
 
 
 def _written_by(node: Node) -> list[Any]:
