@@ -55,6 +55,7 @@ from trt_et.partition.trial_partitions import without_undelegated
 from trt_et.passes.before_partitioning import run_passes
 from trt_et.passes.check_export import (
     check_converted,
+    check_values,
     warn_bicubic_factors,
     warn_extremes_of_sizes,
     warn_training_mode,
@@ -358,10 +359,11 @@ class TensorRTPartitioner(Partitioner):
 
         Raises:
             OptionError: The program is no exported program.
-            PartitionError: An engine in the program cannot be lifted, or the program was prepared
-                for quantization and not converted.
+            PartitionError: An engine in the program cannot be lifted, the program was prepared for
+                quantization and not converted, or weights have no values.
         """
         _check_exported(exported_program, "to_edge_transform_and_lower")
+        check_values(exported_program)
         warn_training_mode(exported_program)
         warn_while_loop(exported_program)
         check_converted(exported_program)

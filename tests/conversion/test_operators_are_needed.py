@@ -133,6 +133,11 @@ EXAMPLES = {
     ("index_put", "rewrite", "values to broadcast"): Example(
         put(None, None, 0), (torch.randn(1, 2, 4, 3), torch.randn(2, 2, 3), ROWS[:2])
     ),
+    ("index_put", "rewrite", "a dynamic number of rows to broadcast"): Example(
+        lambda x, i, v: aten.index_put(x, [None, None, i], v) * 2,
+        (torch.randn(1, 2, 9, 3), torch.arange(4), torch.randn(2, 4, 3)),
+        [{}, {0: Dim("rows", min=2, max=9)}, {1: Dim("rows", min=2, max=9)}],
+    ),
     ("index_put", "rewrite", "sums"): Example(*CASES["added at an index"]),
     ("pad by sizes", "rewrite"): Example(
         lambda x: F.conv2d(F.pad(x, (0, 0, 0, -x.shape[2] % 4)), torch.ones(2, 4, 2, 2)),

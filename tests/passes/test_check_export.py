@@ -7,6 +7,7 @@ import logging
 
 import pytest
 import torch
+from executorch.exir import to_edge_transform_and_lower
 from torch import nn
 from torch._export.verifier import SpecViolationError
 from torch.export import Dim
@@ -103,3 +104,18 @@ def test_bicubic_factors_that_executorch_refuses_are_named(factor, caplog):
     with caplog.at_level(logging.WARNING), refused:
         TensorRTPartitioner(builder="reference").explain(program)
     assert ("resizes dynamic sizes by" in caplog.text) is bool(factor % 1)
+
+
+@pytest.mark.parametrize("kind", ["all", "0.bias", "1.running_mean"])
+def test_a_weight_without_values_is_named_before_anything_else(kind):
+    model, x = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)).eval(), torch.randn(2, 4)
+    if kind == "all":
+        program, name = (
+            torch.export.export(model.to("meta"), (x.to("meta"),)),
+            "0.weight and 6 more",
+        )
+    else:
+        program, name = torch.export.export(model, (x,)), kind
+        program.state_dict[name] = program.state_dict[name].to("meta")
+    with pytest.raises(PartitionError, match=f"^weight {name}: on the meta device, without values"):
+        to_edge_transform_and_lower(program, partitioner=[TensorRTPartitioner(builder="reference")])

@@ -58,6 +58,23 @@ def check_converted(program: ExportedProgram) -> None:
         )
 
 
+def check_values(program: ExportedProgram) -> None:
+    """Check that the weights of a program have values.
+
+    Raises:
+        PartitionError: Some are on the meta device.
+    """
+    weights = {**program.state_dict, **program.constants}.items()
+    empty = [n for n, each in weights if isinstance(each, torch.Tensor) and each.is_meta]
+    if empty:
+        others = f" and {len(empty) - 1} more" if len(empty) > 1 else ""
+        raise PartitionError(
+            f"weight {empty[0]}{others}: on the meta device, without values, which engines need. "
+            "Load them before torch.export: model.load_state_dict(weights, assign=True), or "
+            "from_pretrained without init_empty_weights; buffers need values, too"
+        )
+
+
 def warn_training_mode(program: ExportedProgram) -> None:
     """Warn if an operator of the program, as ``torch.export`` returns it, is in training mode."""
     nodes = [node for node in program.graph.nodes if _is_training(node)]

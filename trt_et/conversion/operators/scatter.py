@@ -98,11 +98,12 @@ def _broadcast_values(node: Node) -> None:
         return
     shape: list[Any] = list(source.meta["val"].shape)
     shape[dim : dim + 1] = where.shape
-    given = values.meta["val"].shape
-    if not same_sizes(given, shape):
-        if not all(isinstance(size, int) for size in (*given, *shape)):
-            return
-        values = insert_call(node, aten.expand.default, values, shape)
+    if not same_sizes(values.meta["val"].shape, shape):
+        sizes: list[Any] = [
+            insert_size(node, source, d) for d in range(len(shape) - where.dim() + 1)
+        ]
+        sizes[dim : dim + 1] = [insert_size(node, index, d) for d in range(where.dim())]
+        values = insert_call(node, aten.expand.default, values, sizes)
     if where.dim() == 0:
         index = insert_call(node, aten.reshape.default, index, [1])
         values = insert_call(node, aten.unsqueeze.default, values, dim)
