@@ -257,29 +257,44 @@ def test_tensorrt_rtx_builds_it(case):
     assert len(blobs(lower(program, builder="tensorrt_rtx"))) == 1
 
 
-RUNNING_PRODUCTS = {
-    "along a ray": (lambda x: [x.cumprod(1), rendered(x)], (X,)),
-    "of extremes": (
-        lambda x: x.cumprod(0),
-        (torch.tensor([1e-30, 1e-30, 1e30, 1e30, -1e30, 1e30, 0.0, inf]),),
+def quantiles(x):
+    found = [x.quantile(0.3, 1), x.quantile(torch.tensor([0.1, 0.5]), dim=0, keepdim=True)]
+    return [*found, x.quantile(0.9) * x, x.quantile(torch.tensor(0.25), dim=-1)]
+
+
+ROUNDED = ("lower", "higher", "nearest", "midpoint")
+WIDER = {
+    "along a ray": (lambda x: [x.cumprod(1), rendered(x)], X),
+    "of extremes": (lambda x: x.cumprod(0), torch.tensor([1e-30, -1e20, 0.0, 3e38, -inf, nan])),
+    "of many": (lambda x: (x + 2).cumprod(0), torch.rand(70, 2)),
+    "of float16": (lambda x: x.cumprod(1), X.half()),
+    "of a number": (lambda x: x.cumprod(0), torch.tensor(2.5)),
+    "quantiles": (quantiles, torch.rand(5, 11)),
+    "quantiles of what is no number": (quantiles, torch.tensor([[1.0, nan, 2.0], [3.0, 4.0, 5.0]])),
+    "rounded quantiles": (
+        lambda x: [x.quantile(q, 1, interpolation=how) for q in (0.1, 0.45) for how in ROUNDED],
+        torch.rand(5, 11),
     ),
-    "of many": (lambda x: (x + 2).cumprod(0), (torch.rand(70, 2),)),
-    "of float16": (lambda x: x.cumprod(1), (X.half(),)),
-    "of a number": (lambda x: x.cumprod(0), (torch.tensor(2.5),)),
 }
 
 
-@pytest.mark.parametrize("case", sampled(RUNNING_PRODUCTS, 3))
-def test_running_products_of_floats_are_computed_on_the_cpu_as_in_eager(case):
-    function, inputs = RUNNING_PRODUCTS[case]
-    program = torch.export.export(Function(function), inputs)
-    partitioner = TensorRTPartitioner(builder="reference")
-    pte = lower(program, partitioner=partitioner)
-    reasons = {reason for _, _, reason in partitioner.report.not_delegated}
-    assert any("float64" in reason for reason in reasons), reasons
-    found = load_method(pte).execute(list(inputs))
-    expected = pytree.tree_leaves(function(*inputs))
-    torch.testing.assert_close(found, expected, equal_nan=True)
+@pytest.mark.parametrize("case", sampled(WIDER, 3))
+def test_what_torch_computes_in_double_precision_is_float32_in_an_engine(case):
+    function, x = WIDER[case]
+    pte = lower(torch.export.export(Function(function), (x,)), full_graph=True)
+    found = load_method(pte).execute([x])
+    torch.testing.assert_close(found, pytree.tree_leaves(function(x)), equal_nan=True)
+
+
+def test_quantiles_of_any_length_run_like_eager():
+    program = torch.export.export(
+        Function(quantiles), (X[0],), dynamic_shapes=(({1: Dim("n", min=2, max=9)},),)
+    )
+    check(
+        lower(program, full_graph=True),
+        quantiles,
+        *((torch.rand(X.shape[1], n),) for n in (5, 2, 9)),
+    )
 
 
 def test_running_products_of_any_length_run_like_eager():

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any, Final
 
+import numpy
 import torch
 from torch import Tensor
 from torch._decomp import get_decompositions, global_decomposition_table
@@ -190,8 +191,9 @@ def _as_strided(
 def _cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:  # noqa: ANN401
     """Multiply by doubling: the products of 2 numbers, of 4, of 8.
 
-    torch accumulates floats in double precision, so 1e-30 * 1e-30 * 1e30 * 1e30 is 1. TensorRT has
-    no double precision: these products stay on the CPU.
+    torch accumulates floats in double precision on a CPU, which TensorRT does not have, and in
+    float32 on a GPU. Each product here is rounded once for each doubling, and those beyond float32
+    become infinite or 0, or NaN if they meet.
     """
     length = x.shape[dim] if x.dim() else 1
     try:
@@ -199,7 +201,8 @@ def _cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:  
     except UnboundedDimension:
         return NotImplemented
     dtype = dtype or (x.dtype if x.dtype.is_floating_point else torch.int64)
-    products = x.to(dtype).to(torch.float64 if dtype.is_floating_point else dtype)
+    wide = torch.promote_types(dtype, torch.float32) if dtype.is_floating_point else dtype
+    products = x.to(dtype).to(wide)
     reach = 1
     while reach < longest:
         sizes = [reach if d == dim % x.dim() else size for d, size in enumerate(x.shape)]
@@ -249,6 +252,48 @@ def _sort_by_topk(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[T
         return values.to(torch.bool), places
     values, places = aten.topk.default(x, x.shape[dim], dim, descending)
     return values, places
+
+
+def _quantile(
+    x: Tensor,
+    q: Any,  # noqa: ANN401
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+) -> Any:  # noqa: ANN401
+    """Interpolate between two ranks, which torch computes in double precision.
+
+    They are as exact for a number of a static size; others are float32, good enough for
+    ``linear`` alone.
+    """
+    along = x.reshape(-1) if dim is None else x.movedim(dim, 0)
+    last = along.shape[0] - 1
+    is_exact = isinstance(q, float) and isinstance(last, int)
+    if x.dtype is not torch.float32 or not x.dim() or not (is_exact or interpolation == "linear"):
+        return NotImplemented
+    at: Any = float(numpy.float32(q)) * last if is_exact else 0.0
+    ranks = torch.full((1,), at)
+    if not is_exact:
+        q = torch.full((), q) if isinstance(q, float) else q
+        ranks = q.reshape(-1) * torch.full((), last, dtype=torch.float32)
+    rounding = {"higher": math.ceil, "nearest": round}.get(interpolation, math.floor)
+    below = torch.full((1,), float(rounding(at))) if is_exact else ranks.floor()
+    above = torch.full((1,), float(math.ceil(at))) if is_exact else ranks.ceil()
+    values, _ = aten.sort.default(along, 0)
+    result = values.index_select(0, below.to(torch.int64))
+    if interpolation in ("linear", "midpoint"):
+        weights = ranks - below if interpolation == "linear" else torch.full((1,), 0.5)
+        step = values.index_select(0, above.to(torch.int64)) - result
+        result = result + step * weights.reshape(-1, *[1] * (along.dim() - 1))
+    result = torch.where(along.isnan().any(0), math.nan, result)
+    if keepdim:
+        result = (
+            result.unsqueeze(1 + dim % x.dim())
+            if dim is not None
+            else result.reshape(-1, *[1] * x.dim())
+        )
+    return result if isinstance(q, Tensor) and q.dim() else result.squeeze(0)
 
 
 def _bucketize(
@@ -561,6 +606,8 @@ _PARTS: Final[dict[OpOverload, Callable[..., Any]]] = {
     aten.as_strided.default: _as_strided,
     aten.cumprod.default: _cumprod,
     aten._trilinear.default: _trilinear,
+    aten.quantile.default: _quantile,
+    aten.quantile.scalar: _quantile,
     aten.sort.default: _sort_by_topk,
     aten.sort.stable: _sort,
     aten.bucketize.Tensor: _bucketize,
