@@ -90,8 +90,20 @@ class PartitionInterpreter(TRTInterpreter):
         else:
             result = add_layer(Layers(self.ctx, self._node, self._convert), args, kwargs)
         self._indices.check_new_layers()
+        result = self._without_dimension(result, self._node, "number")
         _check_shapes(result)
         return result
+
+    def _without_dimension(self, result: Any, node: object, name: str) -> Any:  # noqa: ANN401
+        """Drop the dimension that converters add to numbers which they compute with others."""
+        value = node.meta.get("val") if isinstance(node, Node) else None
+        is_number = isinstance(value, torch.Tensor) and value.dim() == 0
+        if not is_number or not isinstance(result, trt.ITensor) or tuple(result.shape) != (1,):
+            return result
+        layer = self.ctx.net.add_shuffle(result)
+        layer.reshape_dims = trt.Dims()
+        layer.name = f"{self._node.name}_{name}"
+        return layer.get_output(0)
 
     def _convert(self, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
         """Convert the current node by Torch-TensorRT's converter."""
@@ -118,13 +130,7 @@ class PartitionInterpreter(TRTInterpreter):
         nodes: Any = self._node.args[0]
         for index, (node, result) in enumerate(zip(nodes, args[0], strict=True)):
             tensor = get_trt_tensor(self.ctx, result, f"constant_output{index}")
-            value = node.meta.get("val") if isinstance(node, Node) else None
-            if value is not None and value.dim() == 0 and tuple(tensor.shape) == (1,):
-                # Its converters add a dimension to numbers that they compute with others.
-                layer = network.add_shuffle(tensor)
-                layer.reshape_dims = trt.Dims()
-                layer.name = f"scalar_output{index}"
-                tensor = layer.get_output(0)
+            tensor = self._without_dimension(tensor, node, f"number{index}")
             if tensor.name in taken:
                 layer = network.add_identity(tensor)
                 layer.name = f"identity_output{index}"
