@@ -130,6 +130,7 @@ def judged(operator: OpOverload) -> tuple[str, list[str]]:
 def _short(reason: str) -> str:
     """Leave out which converter gave a reason, which the row tells, and names of symbols."""
     reason = re.sub(r"(its dimension) u\d+", r"\1", reason)
+    reason = re.sub("; ExecuTorch has no kernel .*", "", reason)
     text = re.sub(r"Torch-TensorRT's converter of \S+ fails with these arguments: ", "", reason)
     return text.partition("\n")[0].rstrip(".").replace("|", "\\|")
 

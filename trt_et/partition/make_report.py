@@ -49,7 +49,11 @@ def make_report(
         and (why := missing_kernel(node))
     }
     not_delegated = tuple(
-        (name, qualified_name(node), "; ".join(filter(None, [reason, missing.get(name)])))
+        (
+            name,
+            qualified_name(node),
+            f"{reason.rstrip('.')}; {missing[name]}" if name in missing else reason,
+        )
         for support, node in left
         for name, reason in [(support.subgraph.name_of(node), support.reasons[node])]
     )
