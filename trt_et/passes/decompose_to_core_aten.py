@@ -277,7 +277,7 @@ def _quantile(
     if not is_exact:
         q = torch.full((), q) if isinstance(q, float) else q
         ranks = q.reshape(-1) * torch.full((), last, dtype=torch.float32)
-    rounding = {"higher": math.ceil, "nearest": round}.get(interpolation, math.floor)
+    rounding: Any = {"higher": math.ceil, "nearest": round}.get(interpolation, math.floor)
     below = torch.full((1,), float(rounding(at))) if is_exact else ranks.floor()
     above = torch.full((1,), float(math.ceil(at))) if is_exact else ranks.ceil()
     values, _ = aten.sort.default(along, 0)

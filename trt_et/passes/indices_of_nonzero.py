@@ -63,7 +63,7 @@ def _indices(node: Node, rows: dict[Node, Node]) -> list[Node]:
     found = insert_call(node, aten.nonzero.default, rows[source])
     found.meta = {**node.meta, "val": found.meta["val"]}
     if node.meta.get("unbacked_bindings"):
-        path = (CallMethodKey("size"), SequenceKey(0))
+        path: tuple[Any, ...] = (CallMethodKey("size"), SequenceKey(0))
         found.meta["unbacked_bindings"] = dict.fromkeys(node.meta["unbacked_bindings"], path)
     rest = insert_call(node, aten.reshape.default, found, [-1])
     indices: list[Node] = []
