@@ -34,6 +34,7 @@ READERS = {
     "where": (lambda x: torch.where(x * 3 > 0), X),
     "one dimension": (lambda x: (x > 0).nonzero()[:, 0] * 2, X[0]),
     "four dimensions": (lambda x: (x[None, :, None] > 0).nonzero().unbind(1)[3], X),
+    "transposed": (lambda x: x[(edges := (x > 0).nonzero().t())[0], edges[1]] * 2, X),
     "several calls": (of_one_tensor, X),
 }
 
@@ -43,7 +44,8 @@ def test_readers_see_the_indices(name):
     function, x = READERS[name]
     pte = lower(torch.export.export(Function(function), (x,)))
     none = torch.zeros_like(x)
-    check(pte, function, (x,), (none,), (x.flip(0),))
+    one = none.clone().flatten().index_fill(0, torch.tensor(2), 1).reshape(x.shape)
+    check(pte, function, (x,), (none,), (one,), (x.flip(0),))
 
 
 def test_sizes_may_be_dynamic():

@@ -7,13 +7,14 @@ these strides, its kernel ignores them and writes row by row: all readers see wr
 
 from __future__ import annotations
 
+import operator
 from functools import partial, reduce
 from typing import Any, Final
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
-from torch.fx.experimental.symbolic_shapes import CallMethodKey
+from torch.fx.experimental.symbolic_shapes import CallMethodKey, statically_known_true
 from torch.utils._pytree import SequenceKey
 
 from trt_et.graph.insertion import insert_call, insert_size
@@ -22,6 +23,12 @@ from trt_et.graph.subgraphs import edited, nodes_of
 aten = torch.ops.aten
 
 _AS_COLUMNS: Final = (aten.nonzero.default, aten.argwhere.default)
+_TRANSPOSES: Final = (
+    aten.t.default,
+    aten.transpose.int,
+    aten.permute.default,
+    aten.numpy_T.default,
+)
 _AS_LIST: Final = (aten.nonzero_numpy.default, aten.where.default)
 
 
@@ -65,6 +72,13 @@ def _indices(node: Node, rows: dict[Node, Node]) -> list[Node]:
     if node.meta.get("unbacked_bindings"):
         path: tuple[Any, ...] = (CallMethodKey("size"), SequenceKey(0))
         found.meta["unbacked_bindings"] = dict.fromkeys(node.meta["unbacked_bindings"], path)
+    is_transposed = any(user.target in _TRANSPOSES for user in node.users)
+    if is_transposed and not statically_known_true(number < 2):
+        # ExecuTorch orders the strides (n, 1) if n is 2 or more, as torch traces other sizes; it
+        # removes the check.
+        size = insert_call(node, aten.sym_size.int, found, 0)
+        is_traced = insert_call(node, operator.ge, size, 2)
+        insert_call(node, aten._assert_scalar.default, is_traced, "a size to trace with")
     rest = insert_call(node, aten.reshape.default, found, [-1])
     indices: list[Node] = []
     for dim in reversed(range(1, source.meta["val"].dim())):
