@@ -40,6 +40,10 @@ tensors are [fewer](../guides/vision.md#camera-images-uint8-in-and-out). Operato
 listed are decomposed into listed ones by ExecuTorch, compute sizes or gradients, or have no
 converter. `partitioner.explain(program)` has the reason for each node of your program.
 
+`cumprod` and `quantile` of float32 are computed in float32, where torch uses float64 on a CPU: the
+tests hold products of 70 numbers within 1.3e-6 of eager. Products that leave the range of float32
+on their way become 0, infinite or NaN.
+
 | operator | in engines | by | calls that stay on the CPU, and why |
 |---|---|---|---|
 """
