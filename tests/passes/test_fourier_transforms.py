@@ -1,4 +1,4 @@
-"""Fourier transforms of constant lengths are products, within 2e-6 of the largest value."""
+"""Fourier transforms of constant lengths are products, within 4e-6 of the largest value."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def check(function, *inputs: Tensor, dynamic_shapes=None) -> None:
     real = use_real_numbers(export(model, inputs, dynamic_shapes=shapes))
     assert not any(map(is_complex, real.graph.nodes))
     exact = model(*(x.double() for x in inputs))
-    assert error(real.module()(*inputs), exact) < 2e-6
+    assert error(real.module()(*inputs), exact) < 4e-6
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)

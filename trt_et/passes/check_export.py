@@ -154,6 +154,7 @@ def _is_beyond_edge(target: object) -> bool:
         is_known
         or target.is_view
         or target._schema.is_mutable
+        or not target._schema.returns  # An assertion.
         or target in _EXCEPTIONS
         or target in _decomposed()
         or target.has_kernel_for_dispatch_key(implicit)

@@ -1,7 +1,7 @@
 """Fourier transforms of constant lengths as products with cosines and sines.
 
 A transform of many short frames is a convolution. The tables are computed in float64 and rounded
-once, so results are within about 1e-6 of the largest value in float32.
+once, so results are within about 2e-6 of the largest value in float32.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ def _indices(node: Node, rows: dict[Node, Node]) -> list[Node]:
     if is_transposed and not statically_known_true(number < 2):
         # ExecuTorch orders the strides (n, 1) if n is 2 or more, as torch traces other sizes; it
         # removes the check.
-        size = insert_call(node, aten.sym_size.int, found, 0)
-        is_traced = insert_call(node, operator.ge, size, 2)
+        number_found = insert_call(node, aten.sym_size.int, found, 0)
+        is_traced = insert_call(node, operator.ge, number_found, 2)
         insert_call(node, aten._assert_scalar.default, is_traced, "a size to trace with")
     rest = insert_call(node, aten.reshape.default, found, [-1])
     indices: list[Node] = []

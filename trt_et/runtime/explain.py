@@ -163,8 +163,10 @@ def _operators(source: bytes | Path, name: str) -> Sequence[str]:
     from trt_et.inspection.reader import read_program
 
     with contextlib.suppress(BlobError):
-        read = read_program if isinstance(source, bytes) else inspect_file
-        program = read(source, verify=False)  # type: ignore[operator]
+        if isinstance(source, bytes):
+            program = read_program(source, verify=False)
+        else:
+            program = inspect_file(source, verify=False)
         return next((m.cpu_operators for m in program.methods if m.name == name), ())
     return ()
 
