@@ -35,11 +35,9 @@ from trt_et.engines.progress import ProgressOption, checked_progress
 from trt_et.engines.support_check import cached_support_check
 from trt_et.engines.workers import checked_executor
 from trt_et.errors import OptionError, PartitionError
-from trt_et.graph.constants import mark_constants
 from trt_et.graph.exact_sizes import use_exact_sizes
 from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.own_symbols import with_own_symbols
-from trt_et.graph.subgraphs import copied_program
 from trt_et.ops.prebuilt_engine import PREBUILT_NAME
 from trt_et.options import check_known
 from trt_et.partition.analysis import Analysis
@@ -298,7 +296,7 @@ class TensorRTPartitioner(Partitioner):
         """
         _check_exported(program, "explain")
         explainer = _Explainer(self)
-        to_edge_transform_and_lower(with_own_symbols(program), partitioner=[explainer])
+        to_edge_transform_and_lower(program, partitioner=[explainer])
         self.report = explainer.report
         for message in explainer.unmatched.values():
             raise OptionError(message)
@@ -367,7 +365,8 @@ class TensorRTPartitioner(Partitioner):
         warn_training_mode(exported_program)
         warn_while_loop(exported_program)
         check_converted(exported_program)
-        program = copied_program(narrow_guarded_sizes(exported_program))
+        program = with_own_symbols(exported_program)
+        narrow_guarded_sizes(program)
         use_exact_sizes(program)
         mark_ranges(program)
         for choice in (self._excluded, self._float32_ops):
@@ -376,7 +375,6 @@ class TensorRTPartitioner(Partitioner):
         warn_extremes_of_sizes(program)
         warn_unknown_operators(program)
         warn_bicubic_factors(program)
-        mark_constants(program)
         self._calibration.mark(program, self._float32_ops.includes)
         return program
 

@@ -185,7 +185,7 @@ WORKAROUNDS = (
     Workaround("replace_split_with_slice", None, any_batch),
     Workaround("copy_buffers_of_buffers", None, buffer_of_buffer),
     Workaround(
-        "trt_et.partitioner.copied_program",
+        "trt_et.partitioner.with_own_symbols",
         lambda program: program,
         constants_stay,
         "torch 2.13",

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import count
 from operator import attrgetter
-from typing import Any, Final
-from weakref import WeakValueDictionary
+from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx import Graph, Node
 
 from trt_et.graph.insertion import fake_mode_of
-from trt_et.graph.marks import Mark
 from trt_et.graph.symbolic_shapes import is_static
-
-# The values of weights that exist, by the number that their placeholders are marked with.
-_VALUES: Final[WeakValueDictionary[int, torch.Tensor]] = WeakValueDictionary()
-_NUMBERS: Final = count()  # Not id(): a new tensor may have the id() of a dead one.
-_VALUE: Final = Mark.own("value")
 
 
 def constant_names(program: ExportedProgram) -> frozenset[str]:
@@ -46,35 +38,30 @@ def constant_values(program: ExportedProgram) -> Mapping[str, torch.Tensor]:
     return constants
 
 
-def mark_constants(program: ExportedProgram) -> None:
-    """Mark the placeholders of constants with their values, so that ``known_constants`` finds them.
-
-    The values are not kept alive.
-    """
-    values = constant_values(program)
-    for node in program.graph.find_nodes(op="placeholder"):
-        if node.name in values:
-            number = next(_NUMBERS)
-            _VALUES[number] = values[node.name]
-            _VALUE.write(node, number)
-
-
 def known_constants(program: ExportedProgram) -> dict[str, torch.Tensor | None]:
     """Return the values of ``constant_names``, by placeholder name; None if unknown.
 
-    ExecuTorch hands a partitioner a program with fake values; its exported form was marked.
+    ExecuTorch hands a partitioner a program with fake values; the fake mode knows what they are of.
     """
     names, values = constant_names(program), constant_values(program)
-    placeholders = program.graph.find_nodes(op="placeholder")
-    return {n.name: _real(n, values.get(n.name)) for n in placeholders if n.name in names}
+    made = _real_tensors(fake_mode_of(program.graph.nodes))
+    return {name: _real(values.get(name), made) for name in names}
 
 
-def _real(node: Node, value: torch.Tensor | None) -> torch.Tensor | None:
+def _real_tensors(mode: FakeTensorMode | None) -> dict[int, torch.Tensor]:
+    """Return the tensors that a mode has made fake ones of, by the ``id`` of the fake one."""
+    if mode is None:
+        return {}
+    converter = mode.fake_tensor_converter.meta_converter
+    fakes = converter.tensor_memo
+    numbers = converter.describer.lookup_tensor.items()
+    return {id(fakes[number]): tensor for tensor, number in numbers if number in fakes}
+
+
+def _real(value: torch.Tensor | None, made: Mapping[int, torch.Tensor]) -> torch.Tensor | None:
     if not isinstance(value, FakeTensor):
         return value
-    real = _VALUES.get(_VALUE.of(node))
-    if real is None or (real.dtype, real.shape) != (value.dtype, value.shape):
-        return None  # A pass replaced the weight.
+    real = made.get(id(value))
     return None if isinstance(real, FakeTensor) else real
 
 

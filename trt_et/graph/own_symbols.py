@@ -1,4 +1,4 @@
-"""Copies a program with new symbols for its sizes."""
+"""Copies a program, so that nothing that is done to the copy reaches the original."""
 
 from __future__ import annotations
 
@@ -8,30 +8,55 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, InputSpec
+from torch.fx import Node
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.traceback import NodeSource, NodeSourceAction
 from torch.utils._pytree import tree_map
 
-from trt_et.graph.subgraphs import copied_module, subgraphs
+from trt_et.graph.subgraphs import copied_module, nodes_of
 from trt_et.graph.symbolic_shapes import shape_env_of
 
 
 def with_own_symbols(program: ExportedProgram) -> ExportedProgram:
-    """Copy a program with new symbols: assumptions about its sizes do not reach the original.
+    """Copy a program with its graphs, their metadata, and the symbols of its sizes.
 
-    The copy shares its weights.
+    The copy shares its weights alone. Their dictionaries are copied: lowering removes the entries
+    that a delegate consumes (``_unsafe_adjust_original_program``). The provenance of nodes leads to
+    the original ones, where ExecuTorch's ``Inspector`` looks for them.
     """
-    if not program.range_constraints:
-        return program
-    module = copied_module(program.graph_module)
+    own = copy.copy(program)
+    own._graph_module = copied_module(program.graph_module)
+    own._graph_signature = copy.deepcopy(program.graph_signature)
+    own._range_constraints = dict(program.range_constraints)
+    own._state_dict = dict(program.state_dict)
+    own._constants = dict(program.constants)
+    own._guards_code = list(program._guards_code)
     symbols = _Symbols()
-    for subgraph in subgraphs(module):
-        for node in subgraph.graph.nodes:
-            if "val" in node.meta:
-                node.meta["val"] = tree_map(symbols.copied, node.meta["val"])
-    own: ExportedProgram = program._update(module, program.graph_signature)
-    own._guards_code = list(program._guards_code)  # A loaded program has no others.
+    for old, new in zip(nodes_of(program), nodes_of(own), strict=True):
+        new.meta["from_node"] = [NodeSource(old, "trt_et", NodeSourceAction.CREATE)]
+        if "val" in new.meta:
+            new.meta["val"] = tree_map(symbols.copied, new.meta["val"])
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.CONSTANT_TENSOR:
+            _keep_value(program, own, spec)
     return own
+
+
+def _keep_value(program: ExportedProgram, own: ExportedProgram, spec: InputSpec) -> None:
+    """Let torch know the value of a constant in the copy too: it computes ``item()`` of it."""
+    old, new = (_placeholder(each, spec.arg.name).meta["val"] for each in (program, own))
+    if isinstance(old, FakeTensor) and old.constant is not None:
+        new.constant = old.constant
+        converter = new.fake_mode.fake_tensor_converter
+        converter.set_tensor_memo(own.constants[str(spec.target)], new)
+        # The converter keeps no tensor alive, and later programs have others in their metadata.
+        vars(converter).setdefault("trt_et_constants", []).append(new)
+
+
+def _placeholder(program: ExportedProgram, name: str) -> Node:
+    return next(n for n in program.graph.find_nodes(op="placeholder") if n.name == name)
 
 
 class _Symbols:
@@ -55,6 +80,7 @@ class _Symbols:
                 tree_map(self.copied, value.stride()),
                 dtype=value.dtype,
                 device=value.device,
+                requires_grad=value.requires_grad,
             )
 
     def _environment(self, known: ShapeEnv) -> ShapeEnv:
@@ -68,10 +94,13 @@ class _Symbols:
 
     def _mode(self, known: FakeTensorMode) -> FakeTensorMode:
         if id(known) not in self._modes:
-            self._modes[id(known)] = FakeTensorMode(
+            own = FakeTensorMode(
                 allow_fallback_kernels=known.allow_fallback_kernels,
                 allow_non_fake_inputs=known.allow_non_fake_inputs,
                 shape_env=known.shape_env and self._environment(known.shape_env),
                 static_shapes=known.static_shapes,
+                export=known.fake_tensor_converter.export,
             )
+            own._allow_unsafe_data_ptr_access = known._allow_unsafe_data_ptr_access
+            self._modes[id(known)] = own
         return self._modes[id(known)]

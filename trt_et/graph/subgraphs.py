@@ -13,7 +13,6 @@ from torch._ops import HigherOrderOperator
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.traceback import NodeSource, NodeSourceAction
 
 _ROLES: Final = {
     ("cond", 1): "true",
@@ -126,23 +125,6 @@ def copied_module(module: GraphModule) -> GraphModule:
         for before, after in zip(old.graph.nodes, new.graph.nodes, strict=True):
             after.name = before.name
     return copied
-
-
-def copied_program(program: ExportedProgram) -> ExportedProgram:
-    """Copy a program whose nodes are going to be marked; the copy shares its weights.
-
-    The dictionaries of weights and constants are copied: lowering removes the entries that a
-    delegate consumes (``_unsafe_adjust_original_program``), and the program could be lowered only
-    once. The provenance of nodes leads to the original ones, where ExecuTorch's ``Inspector`` looks
-    for them.
-    """
-    own = copy.copy(program)
-    own._graph_module = copied_module(program.graph_module)
-    own._state_dict = dict(program.state_dict)
-    own._constants = dict(program.constants)
-    for old, new in zip(nodes_of(program), nodes_of(own), strict=True):
-        new.meta["from_node"] = [NodeSource(old, "trt_et", NodeSourceAction.CREATE)]
-    return own
 
 
 def _collect(subgraph: Subgraph, collected: dict[int, Subgraph]) -> None:

@@ -24,7 +24,6 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-from trt_et.graph.own_symbols import with_own_symbols
 from trt_et.graph.symbolic_shapes import dynamic_sizes, shape_env_of, shown_symbol
 
 _log = logging.getLogger(__name__)
@@ -42,23 +41,23 @@ _OF_LAYOUTS: Final = (
 _Values = Mapping[sympy.Symbol, int]
 
 
-def narrow_guarded_sizes(program: ExportedProgram) -> ExportedProgram:
-    """Return a program whose dynamic sizes have the ranges that its guards accept.
+def narrow_guarded_sizes(program: ExportedProgram) -> None:
+    """Narrow a program's dynamic sizes to the ranges that its guards accept.
 
-    It is a copy if a range changes. A warning names each input, its sizes, and the line of the
-    model. Sizes that no range can express, such as multiples of 8, are only warned of.
+    A warning names each input, its sizes, and the line of the model. Sizes that no range can
+    express, such as multiples of 8, are only warned of.
 
     Args:
-        program: As ``torch.export`` returns it.
+        program: As ``torch.export`` returns it, with symbols of its own; its ranges are changed.
     """
     if not (program.range_constraints and program._guards_code):
-        return program
+        return
     # torch leaves the guards out if ExecuTorch is among the callers.
     with ThreadPoolExecutor(1) as elsewhere:
         module = elsewhere.submit(_without_guards_on_layouts(program).module).result()
     check: Any = getattr(module, "_guards_fn", None)
     if check is None:
-        return program
+        return
     sizes = _Sizes(program, check)
     narrowed = [found for symbol in sizes.ranges if (found := _accepted(sizes, symbol)) is not None]
     for guard in dict.fromkeys(found.guard for found in narrowed if found.is_together):
@@ -70,8 +69,7 @@ def narrow_guarded_sizes(program: ExportedProgram) -> ExportedProgram:
     for found in narrowed:
         if not found.is_together:
             found.warn(sizes)
-    found_ranges = {f.symbol: f.range for f in narrowed if f.range is not None}
-    return _with_ranges(program, found_ranges) if found_ranges else program
+    _set_ranges(program, {f.symbol: f.range for f in narrowed if f.range is not None})
 
 
 def _without_guards_on_layouts(program: ExportedProgram) -> ExportedProgram:
@@ -266,22 +264,17 @@ def _values(low: int, high: int, exported: int) -> list[int]:
     return sorted(value for value in chosen if low <= value <= high)
 
 
-def _with_ranges(
-    program: ExportedProgram, ranges: Mapping[sympy.Symbol, tuple[int, int]]
-) -> ExportedProgram:
-    own = with_own_symbols(program)
-    own._range_constraints = dict(own.range_constraints)
+def _set_ranges(program: ExportedProgram, ranges: Mapping[sympy.Symbol, tuple[int, int]]) -> None:
     fixed = {symbol: low for symbol, (low, high) in ranges.items() if low == high}
-    for node in own.graph.find_nodes(op="placeholder"):
+    for node in program.graph.find_nodes(op="placeholder"):
         for _, size in dynamic_sizes(node):
             _narrow(shape_env_of(size).var_to_range, ranges)
         if any(_is_fixed(size, fixed) for _, size in dynamic_sizes(node)):
             node.meta["val"] = _with_numbers(node.meta["val"], fixed)
-    _narrow(own._range_constraints, ranges)
-    for expression in list(own.range_constraints):
+    _narrow(program._range_constraints, ranges)
+    for expression in list(program.range_constraints):
         if expression.free_symbols & fixed.keys():
-            del own._range_constraints[expression]
-    return own
+            del program._range_constraints[expression]
 
 
 def _narrow(known: dict[Any, Any], ranges: Mapping[sympy.Symbol, tuple[int, int]]) -> None:
