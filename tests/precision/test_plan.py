@@ -6,7 +6,7 @@ import re
 
 import pytest
 import torch
-from executorch.exir import to_edge_transform_and_lower
+from executorch.exir import to_edge, to_edge_transform_and_lower
 from torch import nn
 from torch.nn import functional
 
@@ -186,3 +186,54 @@ def test_a_group_that_was_accepted_as_another_fragment_and_is_refused_is_planned
     refused = True
     assert plan.check(group) is None
     assert list(plan.keep(group, {call: call for call in calls})) == calls
+
+
+class Norms(nn.Module):
+    """Batch norms that become a product and a sum whose numbers leave float16's range."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.norm, self.b = nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 8)
+        self.norm.running_mean.fill_(1000.0)
+        self.norm.running_var.fill_(0.0)
+
+    def forward(self, x):
+        return self.b(self.norm(self.a(x).relu()))
+
+
+PLANNED = {
+    "batch norms": (Norms, (2, 8)),
+    "numbers": (lambda: Function(lambda x: (x @ x) * -3e38 + x @ x), (4, 4)),
+    "places in memory": (
+        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(64, 4)),
+        (2, 3, 6, 6),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANNED)
+@pytest.mark.parametrize("is_edge", [False, True])
+def test_the_report_lists_what_the_engine_computes_in_float32(name, is_edge):
+    torch.manual_seed(0)
+    make_model, shape = PLANNED[name]
+    x = torch.randn(shape)
+    x = x.to(memory_format=torch.channels_last) if x.dim() == 4 else x
+    program = torch.export.export(make_model().eval(), (x,))
+    builder = Recorder()
+    options = {"builder": builder, "precision": "float16", "progress": False}
+    partitioner = TensorRTPartitioner(**options, calibration=[])
+    if is_edge:
+        to_edge(program).to_backend(partitioner)
+    else:
+        to_edge_transform_and_lower(program, partitioner=[partitioner])
+    (partition,), (request,) = partitioner.report.partitions, builder.requests
+    edge_names = request.program.names
+    wide = {
+        edge_names[node.name]
+        for node in request.program.exported.graph.nodes
+        if node.op == "call_function"
+        and node.target is not torch.ops.aten._to_copy.default
+        and isinstance(node.meta["val"], torch.Tensor)
+        and node.meta["val"].dtype == torch.float32
+    }
+    assert {node for node, _, _ in partition.float32} == wide.intersection(partition.nodes)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
 from trt_et.blob.model import Binding
-from trt_et.engine_program.batch_norms import BATCH_NORM
 from trt_et.engine_program.contiguous_boundary import make_binding
 from trt_et.engine_program.editable_program import EditableProgram
 from trt_et.engine_program.optimization_profiles import OptimizationProfile
@@ -26,6 +25,8 @@ from trt_et.graph.operators import CONVOLUTION
 from trt_et.graph.symbolic_shapes import UnboundedDimension
 
 aten = torch.ops.aten
+
+_BATCH_NORM: Final = aten._native_batch_norm_legit_no_training.default
 
 
 def add_debug_outputs(
@@ -110,7 +111,7 @@ def _computed(program: EditableProgram) -> list[Node]:
 def _binding(node: Node, name: str, profiles: Sequence[OptimizationProfile]) -> Binding | None:
     value = node.meta["val"]
     # A convolution is one layer with its batch norm: the result is the latter's.
-    is_folded = node.target is CONVOLUTION and any(u.target is BATCH_NORM for u in node.users)
+    is_folded = node.target is CONVOLUTION and any(u.target is _BATCH_NORM for u in node.users)
     if value.dtype not in DTYPE_NAMES or is_folded:
         return None
     maker = _maker(node).name

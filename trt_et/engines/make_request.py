@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trt_et.engine_program.batch_norms import BATCH_NORM, fold_batch_norms
 from trt_et.engine_program.debug_outputs import add_debug_outputs, copy_repeated_outputs
 from trt_et.engine_program.editable_program import EditableProgram
 from trt_et.engine_program.make_program import make_engine_program
@@ -17,22 +16,23 @@ from trt_et.precision.program import FLOAT32, compute_in
 def make_request(job: Job) -> BuildRequest:
     """Make the program of a job's engine, and edit it as the options of its engine ask.
 
-    It computes in its precision, returns its debug outputs, or has its batch norms folded.
+    It computes in its precision, or returns its debug outputs.
     """
     options = job.options
     program = make_engine_program(job.program, job.name, job.profiles, job.aliased_outputs)
     calls = {node.target for node in program.exported.graph.nodes if node.op == "call_function"}
-    is_changed = options.debug_outputs or options.precision is not None or BATCH_NORM in calls
+    is_changed = options.debug_outputs or options.precision is not None
     if is_changed and not any(map(is_prebuilt, calls)):
         edited, outputs = EditableProgram(program.exported, program.constants), program.outputs
         if options.debug_outputs:
             outputs = add_debug_outputs(edited, program, job.program, job.profiles)
         if options.precision is not None:
-            marked = {node.name: FLOAT32.of(node) for node in job.program.graph.nodes}
-            given = {name: why for name, old in program.names.items() if (why := marked.get(old))}
-            compute_in(edited, options.precision, given, outputs)
-        elif not options.debug_outputs:
-            fold_batch_norms(edited)
+            decided = {
+                node.name: FLOAT32.of(node) is not None
+                for node in job.program.graph.nodes
+                if node.op == "call_function"
+            }
+            compute_in(edited, options.precision, decided, program.names)
         if options.debug_outputs:
             copy_repeated_outputs(edited, outputs)
         program = replace(program, exported=edited.program(), outputs=outputs)

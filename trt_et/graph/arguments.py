@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch._ops import HigherOrderOperator, OpOverload
-from torch.fx import Node
+from torch.fx import Graph, Node
+from torch.utils._pytree import tree_leaves
 
 
 def named_arguments(node: Node) -> dict[str, Any]:
@@ -29,3 +31,27 @@ def is_written_between(first: Node, last: Node) -> bool:
         if isinstance(first.target, HigherOrderOperator) or writes_in_place(first):
             return True
     return False
+
+
+def written_nodes(graph: Graph) -> set[Node]:
+    """Return the nodes whose memory a call may write to."""
+    pending = [
+        source
+        for node in graph.nodes
+        if writes_in_place(node) and node.target is not torch.ops.aten.detach_.default
+        for source in _written_arguments(node)
+    ]
+    written: set[Node] = set()
+    while pending:
+        node = pending.pop()
+        if node not in written:
+            written.add(node)
+            pending.extend(node.all_input_nodes)
+    return written
+
+
+def _written_arguments(node: Node) -> list[Node]:
+    given, target = named_arguments(node), node.target
+    assert isinstance(target, OpOverload)
+    names = [each.name for each in target._schema.arguments if each.is_write]
+    return [n for n in tree_leaves([given[name] for name in names]) if isinstance(n, Node)]

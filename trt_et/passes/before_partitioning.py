@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 from torch.export import ExportedProgram
+from torch.fx import Node
 
 from trt_et.options import BuildOptions
 from trt_et.partition.node_choice import NodeChoice
+from trt_et.passes.batch_norms import fold_batch_norms
 from trt_et.passes.cache_layout import lay_out_caches
 from trt_et.passes.complex_numbers import use_real_numbers
 from trt_et.passes.contiguous_products import keep_sizes_of_products
@@ -76,6 +78,12 @@ def run_passes(
         share_heads: any(each.has_names for each in chosen),
         use_rms_norm: any(each.may_name_parts_of(RMS_NORM) for each in chosen),
     }
+    if not options.debug_outputs:  # Their results are those of the model's operators.
+
+        def is_kept(node: Node) -> bool:
+            return any(choice.reason(node) is not None for choice in chosen)
+
+        program = fold_batch_norms(program, is_kept, write_out=options.precision is not None)
     for each in PASSES:
         if not is_skipped.get(each):
             program = each(program)

@@ -14,17 +14,14 @@ from typing import Any, Final
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
-from torch.export.graph_signature import ExportGraphSignature
 from torch.fx import Graph, Node, map_arg
 from torch.utils._pytree import tree_leaves
 
-from trt_et.graph.arguments import named_arguments, writes_in_place
-from trt_et.graph.constants import add_constant, constant_values
+from trt_et.graph.arguments import named_arguments, writes_in_place, written_nodes
 from trt_et.graph.insertion import insert_call
 from trt_et.graph.operators import FLOATS
-from trt_et.graph.subgraphs import copied_module
+from trt_et.graph.program_editor import ProgramEditor
 from trt_et.partition.unsupported_values import DTYPES
 from trt_et.passes.position_tables import insert_tables
 
@@ -45,14 +42,9 @@ def fold_constants(program: ExportedProgram) -> ExportedProgram:
         return program
     if any(_is_odd(node) and writes_in_place(node) for node in program.graph.nodes):
         program = program.run_decompositions({})
-    module = copied_module(program.graph_module)
-    graph, specs = module.graph, list(program.graph_signature.input_specs)
-    values: dict[str, Any] = {
-        name: value
-        for name, value in constant_values(program).items()
-        if not isinstance(value, FakeTensor)
-    }
-    insert_tables(graph, _constants(graph, values), _written(graph))
+    editor = ProgramEditor(program, "constant")
+    graph, values = editor.graph, editor.values
+    insert_tables(graph, _constants(graph, values), written_nodes(graph))
     constants = _constants(graph, values)
     for node in [node for node in graph.nodes if node not in constants]:
         _promote(node, constants)
@@ -61,37 +53,24 @@ def fold_constants(program: ExportedProgram) -> ExportedProgram:
     if not results:
         return program
     used = [node for node in constants if node.users]
-    new: dict[str, torch.Tensor] = {}
-    for number, node in enumerate(results):
-        target = f"_trt_et_constant_{number}"
-        new[target] = _value(node, values).detach().contiguous().clone()
-        constant = add_constant(graph, specs, target, new[target])
-        values[constant.name] = new[target]  # Later ones may take it.
-        node.replace_all_uses_with(constant)
-    dropped = _erase_unused(reversed(used))
-    module.recompile()
-    signature = ExportGraphSignature(
-        [spec for spec in specs if spec.arg.name not in dropped],
-        program.graph_signature.output_specs,
-    )
-    return program._update(module, signature, constants={**program.constants, **new})
+    for node in results:
+        node.replace_all_uses_with(editor.add_constant(_value(node, values)))
+    _erase_unused(reversed(used))
+    return editor.program()
 
 
-def _erase_unused(nodes: Iterable[Node]) -> set[str]:
-    """Erase the nodes that nothing uses but checks of dtypes; return their names."""
-    erased = set()
+def _erase_unused(nodes: Iterable[Node]) -> None:
+    """Erase the nodes that nothing uses but checks of dtypes."""
     for node in nodes:
         if all(user.target is _CHECK for user in node.users):
             for user in list(node.users):
                 node.graph.erase_node(user)
             node.graph.erase_node(node)
-            erased.add(node.name)
-    return erased
 
 
-def _constants(graph: Graph, values: Mapping[str, Any]) -> dict[Node, bool]:
+def _constants(graph: Graph, values: Mapping[Node, Any]) -> dict[Node, bool]:
     """Return the nodes that depend on constants alone, and whether TensorRT lacks their dtypes."""
-    written = _written(graph)
+    written = written_nodes(graph)
     constants: dict[Node, bool] = {}
     for node in graph.nodes:
         if node not in written and _is_constant(node, constants, values):
@@ -102,9 +81,9 @@ def _constants(graph: Graph, values: Mapping[str, Any]) -> dict[Node, bool]:
     return constants
 
 
-def _is_constant(node: Node, constants: Collection[Node], values: Mapping[str, Any]) -> bool:
+def _is_constant(node: Node, constants: Collection[Node], values: Mapping[Node, Any]) -> bool:
     if node.op == "placeholder":
-        return node.name in values
+        return node in values
     sizes = [size for tensor in _tensors(node) for size in tensor.shape]
     return (
         node.op == "call_function"
@@ -138,30 +117,6 @@ def _widens_weight(node: Node) -> bool:
 
 def _has_weight(node: Node) -> bool:
     return node.op == "placeholder" or any(map(_has_weight, node.all_input_nodes))
-
-
-def _written(graph: Graph) -> set[Node]:
-    """Return the nodes whose memory a call may write to."""
-    pending = [
-        source
-        for node in graph.nodes
-        if writes_in_place(node) and node.target is not aten.detach_.default
-        for source in _written_arguments(node)
-    ]
-    written: set[Node] = set()
-    while pending:
-        node = pending.pop()
-        if node not in written:
-            written.add(node)
-            pending.extend(node.all_input_nodes)
-    return written
-
-
-def _written_arguments(node: Node) -> list[Node]:
-    given, target = named_arguments(node), node.target
-    assert isinstance(target, OpOverload)
-    names = [each.name for each in target._schema.arguments if each.is_write]
-    return [n for n in tree_leaves([given[name] for name in names]) if isinstance(n, Node)]
 
 
 def _tensors(node: Node) -> list[torch.Tensor]:
@@ -207,9 +162,9 @@ def _results(constants: Mapping[Node, bool]) -> list[Node]:
     ]
 
 
-def _value(node: Node, values: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _value(node: Node, values: Mapping[Node, Any]) -> Any:  # noqa: ANN401
     if node.op == "placeholder":
-        return values[node.name]
+        return values[node]
     args, kwargs = map_arg((node.args, dict(node.kwargs)), lambda each: _value(each, values))
     target: Any = node.target
     with torch.no_grad():

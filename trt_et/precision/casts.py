@@ -11,12 +11,14 @@ import operator
 from collections.abc import Collection, Sequence
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node, map_arg
 from torch.utils._pytree import tree_map
 
 from trt_et.engine_program.editable_program import EditableGraph
+from trt_et.errors import BuilderError
 from trt_et.graph.insertion import insert_call
-from trt_et.precision.rules import attention_masks, is_float32
+from trt_et.precision.rules import attention_masks, is_float32, largest_value
 
 aten = torch.ops.aten
 
@@ -65,7 +67,15 @@ class _Casts:
         # Masks of the smallest float32 would become minus infinity: a query whose keys are all
         # masked would then have no key.
         value = _clamped(value, dtype) if saturate else value
-        name = str(dtype).removeprefix("torch.") + ("_mask" if saturate else "")
+        name = str(dtype).removeprefix("torch.")
+        limit = torch.finfo(dtype).max
+        if not isinstance(value, FakeTensor) and largest_value(value) > limit:
+            raise BuilderError(
+                f"a constant has values beyond {limit:.6g}, the largest {name}, which were not "
+                "known when the program was partitioned. Lower the exported program by "
+                "to_edge_transform_and_lower, or name its operators in float32_ops"
+            )
+        name += "_mask" if saturate else ""
         fake = argument.meta["val"].to(dtype)
         return self._program.add_constant(argument, name, value.to(dtype), fake)
 

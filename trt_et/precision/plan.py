@@ -1,4 +1,7 @@
-"""Plans which operators of each partition keep float32 (the option ``precision``)."""
+"""Plans which operators of each partition keep float32 (the option ``precision``).
+
+Each decision is marked on its node; the build applies the marks.
+"""
 
 from __future__ import annotations
 
@@ -63,9 +66,7 @@ class Float32Plan:
         return self._check(fragment)
 
     def keep(self, fragment: Fragment, calls: Mapping[Node, Node]) -> dict[Node, str]:
-        """Return the nodes of a partition that keep float32, with the reasons.
-
-        The nodes that the builder supports in float32 only are marked too.
+        """Mark and return the nodes of a partition that keep float32, with the reasons.
 
         Args:
             fragment: The partition, which can be converted in float32.
@@ -73,10 +74,9 @@ class Float32Plan:
         """
         reasons = self._accepted.get(fragment.calls)
         if reasons is None:
-            given = _marked(fragment)
-            reasons = self._reasons(fragment, given)
-            for node, call in calls.items():
-                FLOAT32.write(node, given.get(call))
+            reasons = self._reasons(fragment, _marked(fragment))
+        for node, call in calls.items():
+            FLOAT32.write(node, reasons.get(call))
         return {
             node: reasons[call]
             for node, call in calls.items()

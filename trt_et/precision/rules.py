@@ -213,7 +213,7 @@ class _Rules:
         if name == "div" and node.kwargs.get("rounding_mode") is not None:
             return False
         if name == _BATCH_NORM and any(
-            isinstance(a, Node) and a not in self._constants for a in node.args[1:5]
+            isinstance(a, Node) and self._constants.get(a) is None for a in node.args[1:5]
         ):
             return False
         return is_float32(node) and (name in _POINTWISE or name in _MOVES)
