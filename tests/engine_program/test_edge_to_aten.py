@@ -9,6 +9,7 @@ from torch.fx import GraphModule
 
 from tests.support.lowering import reference
 from tests.support.models import Function, make
+from trt_et import TensorRTPartitioner
 from trt_et.engine_program.edge_to_aten import to_aten
 from trt_et.engine_program.make_program import make_engine_program
 
@@ -61,3 +62,12 @@ def test_sorting_is_supported_whatever_arguments_are_omitted(sort):
     to_edge(program).to_backend(partitioner)  # Without the passes, which replace it.
     (partition,) = partitioner.report.partitions
     assert "aten::sort.default" in partition.operators
+
+
+@pytest.mark.parametrize("builder", ["reference", "onnx"])
+@pytest.mark.parametrize("name", ["amax", "amin"])
+def test_extremes_of_all_numbers_are_supported_by_each_builder(builder, name):
+    find = getattr(torch.ops.aten, name).default
+    model = Function(lambda x: (find(x * 2), find(x * 3, [], True)))
+    program = torch.export.export(model, (torch.randn(3, 4),))
+    assert not TensorRTPartitioner(builder=builder).explain(program).not_delegated

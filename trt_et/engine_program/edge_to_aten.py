@@ -163,6 +163,18 @@ def _sort(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | 
     return aten.sort.default, (args[0], dim, descending), {}
 
 
+def _extreme(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
+    """Name all dimensions: torch's ONNX exporter takes none of them for given."""
+    value = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
+    given = args[1] if len(args) > 1 else kwargs.get("dim", ())
+    if given or not isinstance(value, torch.Tensor) or value.dim() == 0:
+        return None
+    target = aten_target(node)
+    keepdim = args[2] if len(args) > 2 else kwargs.get("keepdim", False)
+    assert isinstance(target, OpOverload)
+    return target, (args[0], list(range(value.dim())), keepdim), {}
+
+
 def _is_pooling_without_indices(node: Node) -> bool:
     return aten_target(node) is aten.max_pool2d_with_indices.default and all(
         user.target is operator.getitem and user.args[1] == 0 for user in node.users
@@ -192,6 +204,8 @@ _RULES: Final[dict[str, OpOverload | _Rule]] = {
     "aten::bitwise_not.default": _logical(aten.logical_not.default),
     "aten::full_like.default": _full_like,
     "aten::sort.default": _sort,
+    "aten::amax.default": _extreme,
+    "aten::amin.default": _extreme,
     "aten::max_pool2d_with_indices.default": _max_pool,
     f"{FOREIGN_NAME}.default": FAKE_QUANTIZE,
 }

@@ -52,7 +52,7 @@ def _real_tensors(mode: FakeTensorMode | None) -> dict[int, torch.Tensor]:
     """Return the tensors that a mode has made fake ones of, by the ``id`` of the fake one."""
     if mode is None:
         return {}
-    converter = mode.fake_tensor_converter.meta_converter
+    converter: Any = mode.fake_tensor_converter.meta_converter
     fakes = converter.tensor_memo
     numbers = converter.describer.lookup_tensor.items()
     return {id(fakes[number]): tensor for tensor, number in numbers if number in fakes}

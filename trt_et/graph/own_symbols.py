@@ -9,7 +9,6 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec
-from torch.fx import Node
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.traceback import NodeSource, NodeSourceAction
@@ -46,17 +45,16 @@ def with_own_symbols(program: ExportedProgram) -> ExportedProgram:
 
 def _keep_value(program: ExportedProgram, own: ExportedProgram, spec: InputSpec) -> None:
     """Let torch know the value of a constant in the copy too: it computes ``item()`` of it."""
-    old, new = (_placeholder(each, spec.arg.name).meta["val"] for each in (program, own))
+    old, new = (
+        next(n for n in each.graph.nodes if n.name == spec.arg.name).meta["val"]
+        for each in (program, own)
+    )
     if isinstance(old, FakeTensor) and old.constant is not None:
         new.constant = old.constant
         converter = new.fake_mode.fake_tensor_converter
         converter.set_tensor_memo(own.constants[str(spec.target)], new)
         # The converter keeps no tensor alive, and later programs have others in their metadata.
         vars(converter).setdefault("trt_et_constants", []).append(new)
-
-
-def _placeholder(program: ExportedProgram, name: str) -> Node:
-    return next(n for n in program.graph.find_nodes(op="placeholder") if n.name == name)
 
 
 class _Symbols:

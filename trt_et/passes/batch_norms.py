@@ -60,11 +60,11 @@ def fold_batch_norms(
         ):
             continue
         weight, bias, mean, variance = (
-            editor.values[each].double() if each is not None else None for each in parameters
+            torch.tensor(missing) if each is None else editor.values[each]
+            for each, missing in zip(parameters, (1.0, 0.0, 0.0, 1.0), strict=True)
         )
-        assert variance is not None
-        scale = (1 if weight is None else weight) / torch.sqrt(variance + float(given["eps"]))
-        shift = (0 if bias is None else bias) - mean * scale
+        scale = weight.double() / torch.sqrt(variance.double() + float(given["eps"]))
+        shift = bias.double() - mean.double() * scale
         source = given["input"]
         if _can_fold(editor, source, node, is_kept) and _fold(editor, source, scale, shift):
             result = source
