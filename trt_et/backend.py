@@ -20,7 +20,7 @@ from trt_et.engines.build import build_engines
 from trt_et.engines.job import Engine, Job, JobSpecs, check_names, job_of
 from trt_et.errors import BackendConflictError, OptionError, PartitionError
 from trt_et.graph.tensor_bytes import bytes_of
-from trt_et.ops.convolution import keep_ranges
+from trt_et.mends.convolution import keep_ranges
 from trt_et.target_device import explicit_device, parse_device, resolve_target_device
 
 _ALIGNMENT: Final = 16  # Of named data, in bytes.
@@ -51,7 +51,7 @@ class TensorRTBackend(BackendDetails):
         Args:
             edge_program: The partition, in the Edge dialect, with real weights. Of a partition
                 that ``TensorRTPartitioner`` made, convolutions of dynamic sizes are replaced
-                (``trt_et.ops.convolution``); nothing else is changed.
+                (``trt_et.mends.convolution``); nothing else is changed.
             compile_specs: The partition's own list. If it has no ``target_device`` spec, one is
                 appended: ExecuTorch reads the spec from this very list afterwards.
 

@@ -35,23 +35,9 @@ from trt_et.engines.progress import ProgressOption, checked_progress
 from trt_et.engines.support_check import cached_support_check
 from trt_et.engines.workers import checked_executor
 from trt_et.errors import OptionError, PartitionError
-from trt_et.graph.exact_sizes import use_exact_sizes
 from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.own_symbols import with_own_symbols
-from trt_et.ops.prebuilt_engine import PREBUILT_NAME
-from trt_et.options import check_known
-from trt_et.partition.analysis import Analysis
-from trt_et.partition.make_partitions import make_partitions
-from trt_et.partition.missing_kernels import warn_missing_kernels
-from trt_et.partition.narrowed_sizes import mark_ranges, warn_narrowed
-from trt_et.partition.node_choice import Choice, NodeChoice
-from trt_et.partition.ops_to_preserve import ops_to_preserve
-from trt_et.partition.picture import draw_partitions
-from trt_et.partition.report import Partition, PartitionReport
-from trt_et.partition.tags import tag_partitions
-from trt_et.partition.trial_partitions import without_undelegated
-from trt_et.passes.before_partitioning import run_passes
-from trt_et.passes.check_export import (
+from trt_et.mends.check_export import (
     check_converted,
     check_values,
     warn_bicubic_factors,
@@ -60,8 +46,22 @@ from trt_et.passes.check_export import (
     warn_unknown_operators,
     warn_while_loop,
 )
-from trt_et.passes.control_flow_results import warn_overwritten_results
-from trt_et.passes.guarded_sizes import narrow_guarded_sizes
+from trt_et.mends.control_flow_results import warn_overwritten_results
+from trt_et.mends.exact_sizes import use_exact_sizes
+from trt_et.mends.guarded_sizes import narrow_guarded_sizes
+from trt_et.mends.narrowed_sizes import mark_ranges, warn_narrowed
+from trt_et.ops.prebuilt_engine import PREBUILT_NAME
+from trt_et.options import check_known
+from trt_et.partition.analysis import Analysis
+from trt_et.partition.make_partitions import make_partitions
+from trt_et.partition.missing_kernels import warn_missing_kernels
+from trt_et.partition.node_choice import Choice, NodeChoice
+from trt_et.partition.ops_to_preserve import ops_to_preserve
+from trt_et.partition.picture import draw_partitions
+from trt_et.partition.report import Partition, PartitionReport
+from trt_et.partition.tags import tag_partitions
+from trt_et.partition.trial_partitions import without_undelegated
+from trt_et.passes.before_partitioning import run_passes
 from trt_et.precision.calibration import Calibration
 from trt_et.precision.plan import Float32Plan, mark_float32
 from trt_et.precision.program import PRECISION_DTYPES

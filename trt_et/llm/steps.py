@@ -24,8 +24,8 @@ from trt_et.llm.position_check import mark_position_check
 from trt_et.llm.sampling import SamplingDecoder
 from trt_et.llm.scans import replaced, scans
 from trt_et.memory.planning import TensorRTMemoryPlanningPass
+from trt_et.mends.complex_numbers import is_complex, use_real_numbers
 from trt_et.partitioner import TensorRTPartitioner
-from trt_et.passes.complex_numbers import is_complex, use_real_numbers
 
 _EXAMPLE_TOKENS: Final = 8
 # What transformers, optimum and ExecuTorch call cache_length.

@@ -8,30 +8,30 @@ from typing import Final
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from trt_et.mends.complex_numbers import use_real_numbers
+from trt_et.mends.contiguous_products import keep_sizes_of_products
+from trt_et.mends.control_flow_results import copy_results_of_control_flow
+from trt_et.mends.copied_buffers import copy_buffers_of_buffers
+from trt_et.mends.decompose_to_core_aten import decompose_to_core_aten
+from trt_et.mends.indices_of_nonzero import lay_out_indices
+from trt_et.mends.joined_dtypes import cast_joined
+from trt_et.mends.masked_writes import select_by_mask
+from trt_et.mends.numbers_of_sizes import keep_numbers_of_sizes_in_tensors
+from trt_et.mends.size_remainders import write_out_size_remainders
+from trt_et.mends.split_to_slices import replace_split_with_slice
+from trt_et.mends.strides_of_sizes import compute_strides
+from trt_et.mends.unused_checks import erase_unused_checks
 from trt_et.options import BuildOptions
 from trt_et.partition.node_choice import NodeChoice
 from trt_et.passes.batch_norms import fold_batch_norms
 from trt_et.passes.cache_layout import lay_out_caches
-from trt_et.passes.complex_numbers import use_real_numbers
-from trt_et.passes.contiguous_products import keep_sizes_of_products
-from trt_et.passes.control_flow_results import copy_results_of_control_flow
-from trt_et.passes.copied_buffers import copy_buffers_of_buffers
-from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
 from trt_et.passes.fold_constants import fold_constants
 from trt_et.passes.grouped_query_attention import share_heads
-from trt_et.passes.indices_of_nonzero import lay_out_indices
-from trt_et.passes.joined_dtypes import cast_joined
 from trt_et.passes.lift_torch_tensorrt_engines import lift_torch_tensorrt_engines
 from trt_et.passes.llama_operators import replace_llama_operators
-from trt_et.passes.masked_writes import select_by_mask
-from trt_et.passes.numbers_of_sizes import keep_numbers_of_sizes_in_tensors
 from trt_et.passes.positions_as_tensors import keep_positions_in_tensors
 from trt_et.passes.quantization.lower_quantizers import lower_quantize_ops
 from trt_et.passes.rms_norm import RMS_NORM, use_rms_norm
-from trt_et.passes.split_to_slices import replace_split_with_slice
-from trt_et.passes.strides_of_sizes import compute_strides
-from trt_et.passes.unused_checks import erase_unused_checks
-from trt_et.passes.write_out_size_remainders import write_out_size_remainders
 
 Pass = Callable[[ExportedProgram], ExportedProgram]
 

@@ -32,7 +32,7 @@ from trt_et.graph.symbolic_shapes import (
     same_sizes,
     shape_range,
 )
-from trt_et.passes.masked_writes import writes_by_mask
+from trt_et.mends.masked_writes import writes_by_mask
 
 aten = torch.ops.aten
 

@@ -15,7 +15,7 @@ from tests.support.lowering import lower
 from tests.support.models import Function
 from tests.support.simulated_gpus import load_method
 from trt_et.graph.own_symbols import with_own_symbols
-from trt_et.passes.guarded_sizes import narrow_guarded_sizes
+from trt_et.mends.guarded_sizes import narrow_guarded_sizes
 
 N, M = Dim("n", min=2, max=8), Dim("m", min=2, max=8)
 FIVE_TO_8 = Dim.AUTO(min=5, max=8)

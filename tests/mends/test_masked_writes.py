@@ -12,9 +12,9 @@ from tests.support.lowering import blobs, lower
 from tests.support.models import Function
 from tests.support.sampled import sampled
 from tests.support.simulated_gpus import check
-from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
-from trt_et.passes.masked_writes import select_by_mask
-from trt_et.passes.unused_checks import erase_unused_checks
+from trt_et.mends.decompose_to_core_aten import decompose_to_core_aten
+from trt_et.mends.masked_writes import select_by_mask
+from trt_et.mends.unused_checks import erase_unused_checks
 
 X, Y = torch.randn(3, 4, 6), torch.randn(3, 4, 6)
 ROW, COLUMN, LABELS = torch.randn(6), torch.randn(4, 1), torch.arange(12).reshape(3, 4) % 4 - 1

@@ -22,7 +22,7 @@ from trt_et.graph.insertion import insert_call
 from trt_et.graph.size_expressions import ShownSizes
 from trt_et.graph.subgraphs import edited, nodes_of
 from trt_et.graph.symbolic_shapes import is_static
-from trt_et.passes.contiguous_products import RECURRENT
+from trt_et.mends.contiguous_products import RECURRENT
 
 _log = logging.getLogger(__name__)
 

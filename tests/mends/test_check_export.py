@@ -14,7 +14,7 @@ from torch.export import Dim
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from trt_et import OptionError, PartitionError, TensorRTPartitioner
-from trt_et.passes.check_export import check_converted, warn_training_mode
+from trt_et.mends.check_export import check_converted, warn_training_mode
 from trt_et.quantizer import TensorRTQuantizer, int8
 
 

@@ -11,7 +11,7 @@ from torch.export import Dim
 from tests.support.lowering import finish, lower, reference
 from tests.support.models import Function
 from tests.support.simulated_gpus import check
-from trt_et.passes.numbers_of_sizes import keep_numbers_of_sizes_in_tensors
+from trt_et.mends.numbers_of_sizes import keep_numbers_of_sizes_in_tensors
 
 
 def test_a_number_beside_float64_has_its_precision():

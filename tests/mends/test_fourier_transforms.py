@@ -13,7 +13,7 @@ from tests.support.models import Function
 from tests.support.programs.operator_networks import lower_and_compare
 from tests.support.sampled import sampled
 from trt_et import TensorRTPartitioner
-from trt_et.passes.complex_numbers import is_complex, use_real_numbers
+from trt_et.mends.complex_numbers import is_complex, use_real_numbers
 
 hann = torch.hann_window
 

@@ -13,7 +13,7 @@ from tests.support.models import Function
 from tests.support.programs.operator_networks import lower_and_compare
 from tests.support.sampled import sampled
 from tests.support.simulated_gpus import check, load_method
-from trt_et.passes.write_out_size_remainders import write_out_size_remainders
+from trt_et.mends.size_remainders import write_out_size_remainders
 
 
 def in_branches(x):

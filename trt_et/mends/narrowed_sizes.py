@@ -3,7 +3,7 @@
 ``to_edge`` traces programs again, and torch compares sizes to choose a kernel for a convolution.
 The comparisons that hold for the example become bounds of the size, with any backend (seen with
 ExecuTorch 1.5.1). A program that was lowered before, without the pass
-``passes/split_to_slices.py``, may have lost a dynamic size.
+``mends/split_to_slices.py``, may have lost a dynamic size.
 """
 
 from __future__ import annotations

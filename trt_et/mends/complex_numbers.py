@@ -31,7 +31,7 @@ from trt_et.graph.insertion import fake_mode_of, insert_call
 from trt_et.graph.marks import KEEPS_FLOAT32, inherit_marks
 from trt_et.graph.subgraphs import copied_module, nodes_of, subgraphs
 from trt_et.graph.tracing import unchanged_symbols
-from trt_et.passes.fourier_transforms import FOURIER, WHOLE, NoRealForm
+from trt_et.mends.fourier_transforms import FOURIER, WHOLE, NoRealForm
 
 aten = torch.ops.aten
 

@@ -20,7 +20,7 @@ from tests.support.programs.operator_networks import lower_and_compare
 from tests.support.sampled import sampled
 from tests.support.simulated_gpus import check, load_method
 from trt_et import TensorRTPartitioner
-from trt_et.passes.decompose_to_core_aten import decompose_to_core_aten
+from trt_et.mends.decompose_to_core_aten import decompose_to_core_aten
 
 G = torch.Generator().manual_seed(0)
 X, IMAGE = torch.randn(3, 6, 5, generator=G), torch.randn(2, 4, 9, 8, generator=G)

@@ -1,0 +1,1 @@
+"""Mends faults of torch and ExecuTorch, for any backend. Imports ``graph`` and ``errors`` alone."""
