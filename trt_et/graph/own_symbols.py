@@ -12,6 +12,7 @@ from torch.export.graph_signature import InputKind, InputSpec
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.traceback import NodeSource, NodeSourceAction
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass, transform_subclass
 from torch.utils._pytree import tree_map
 
 from trt_et.graph.subgraphs import copied_module, nodes_of
@@ -70,6 +71,10 @@ class _Symbols:
             node = value.node
             environment = self._environment(shape_env_of(value))
             return type(value)(SymNode(node.expr, environment, node.pytype, node._hint))
+        if is_traceable_wrapper_subclass(value):  # A quantized weight of torchao, for example.
+            needs_grad: bool = value.requires_grad  # type: ignore[attr-defined]
+            parts: Any = transform_subclass(value, lambda _, part: self.copied(part))
+            return parts.requires_grad_(needs_grad)
         if not isinstance(value, FakeTensor) or value.layout != torch.strided:
             return value
         with self._mode(value.fake_mode):
