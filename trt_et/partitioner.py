@@ -19,6 +19,7 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from trt_et import mends
 from trt_et.backend import TensorRTBackend, check_no_conflict
 from trt_et.blob.external import FILE_KEY, check_file_name
 from trt_et.engine_program.in_place_buffers import find_in_place_buffers
@@ -38,18 +39,12 @@ from trt_et.errors import OptionError, PartitionError
 from trt_et.graph.fragment import SupportCheck
 from trt_et.graph.own_symbols import with_own_symbols
 from trt_et.mends.check_export import (
-    check_converted,
-    check_values,
     warn_bicubic_factors,
     warn_extremes_of_sizes,
-    warn_training_mode,
     warn_unknown_operators,
-    warn_while_loop,
 )
 from trt_et.mends.control_flow_results import warn_overwritten_results
-from trt_et.mends.exact_sizes import use_exact_sizes
-from trt_et.mends.guarded_sizes import narrow_guarded_sizes
-from trt_et.mends.narrowed_sizes import mark_ranges, warn_narrowed
+from trt_et.mends.narrowed_sizes import warn_narrowed
 from trt_et.ops.prebuilt_engine import PREBUILT_NAME
 from trt_et.options import check_known
 from trt_et.partition.analysis import Analysis
@@ -361,14 +356,9 @@ class TensorRTPartitioner(Partitioner):
                 quantization and not converted, or weights have no values.
         """
         _check_exported(exported_program, "to_edge_transform_and_lower")
-        check_values(exported_program)
-        warn_training_mode(exported_program)
-        warn_while_loop(exported_program)
-        check_converted(exported_program)
+        mends.check(exported_program)
         program = with_own_symbols(exported_program)
-        narrow_guarded_sizes(program)
-        use_exact_sizes(program)
-        mark_ranges(program)
+        mends.mend_sizes(program)
         for choice in (self._excluded, self._float32_ops):
             choice.mark(program)
         program = run_passes(program, self._excluded, self._float32_ops, self._options)

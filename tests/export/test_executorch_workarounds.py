@@ -215,7 +215,7 @@ WORKAROUNDS = (
         weight_in_two_lists,
     ),
     Workaround(
-        "trt_et.partitioner.use_exact_sizes",
+        "trt_et.mends.use_exact_sizes",
         lambda program: None,
         pairs_viewed_back,
         "torch 2.14 and ExecuTorch 1.5",

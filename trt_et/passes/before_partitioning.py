@@ -8,19 +8,7 @@ from typing import Final
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from trt_et.mends.complex_numbers import use_real_numbers
-from trt_et.mends.contiguous_products import keep_sizes_of_products
-from trt_et.mends.control_flow_results import copy_results_of_control_flow
-from trt_et.mends.copied_buffers import copy_buffers_of_buffers
-from trt_et.mends.decompose_to_core_aten import decompose_to_core_aten
-from trt_et.mends.indices_of_nonzero import lay_out_indices
-from trt_et.mends.joined_dtypes import cast_joined
-from trt_et.mends.masked_writes import select_by_mask
-from trt_et.mends.numbers_of_sizes import keep_numbers_of_sizes_in_tensors
-from trt_et.mends.size_remainders import write_out_size_remainders
-from trt_et.mends.split_to_slices import replace_split_with_slice
-from trt_et.mends.strides_of_sizes import compute_strides
-from trt_et.mends.unused_checks import erase_unused_checks
+from trt_et import mends
 from trt_et.options import BuildOptions
 from trt_et.partition.node_choice import NodeChoice
 from trt_et.passes.batch_norms import fold_batch_norms
@@ -36,25 +24,14 @@ from trt_et.passes.rms_norm import RMS_NORM, use_rms_norm
 Pass = Callable[[ExportedProgram], ExportedProgram]
 
 PASSES: Final[tuple[Pass, ...]] = (
-    copy_buffers_of_buffers,  # ExecuTorch drops them.
-    lay_out_indices,  # ExecuTorch reads them column by column.
+    *mends.FIRST,
     replace_llama_operators,  # ExecuTorch's own operators for CPUs.
-    keep_sizes_of_products,  # Retraces ask for their strides.
-    use_real_numbers,  # Neither ExecuTorch nor TensorRT has complex ones.
     keep_positions_in_tensors,  # A number that depends on data stays on the CPU.
-    keep_numbers_of_sizes_in_tensors,  # ExecuTorch refuses roots of sizes.
     lay_out_caches,  # TensorRT writes along the third of four dimensions.
     share_heads,  # Repeated keys and values are eight operators a layer.
     use_rms_norm,  # A normalization that is written out is six operators.
-    compute_strides,  # ExecuTorch has no operator for them.
-    cast_joined,  # ExecuTorch refuses mixed dtypes.
-    decompose_to_core_aten,  # Operators that ExecuTorch has no kernel for.
-    select_by_mask,  # Sizes that depend on a mask stay on the CPU.
-    erase_unused_checks,  # ExecuTorch cannot cut a graph with some of them.
+    *mends.LAST,
     fold_constants,  # TensorRT lacks the dtypes that they are computed in.
-    replace_split_with_slice,  # ExecuTorch cannot delegate a part of a list of results.
-    write_out_size_remainders,  # ExecuTorch gives them the dividend's sign.
-    copy_results_of_control_flow,  # ExecuTorch overwrites them.
     lift_torch_tensorrt_engines,  # Engines in the program become constants.
 )
 
