@@ -73,7 +73,8 @@ class _Symbols:
             return type(value)(SymNode(node.expr, environment, node.pytype, node._hint))
         if is_traceable_wrapper_subclass(value):  # A quantized weight of torchao, for example.
             needs_grad: bool = value.requires_grad  # type: ignore[attr-defined]
-            parts: Any = transform_subclass(value, lambda _, part: self.copied(part))
+            copy_of: Any = transform_subclass  # It has no types.
+            parts = copy_of(value, lambda _, part: self.copied(part))
             return parts.requires_grad_(needs_grad)
         if not isinstance(value, FakeTensor) or value.layout != torch.strided:
             return value
