@@ -109,3 +109,44 @@ def test_a_weight_of_8_bits_stays_small():
 
     program = torch.export.export(Quantized(), (X,))
     assert fold_constants(program) is program
+
+
+class Tables(nn.Module):
+    """Weights that other constants are computed from, and some that are only moved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(16, 8))
+        self.weight = nn.Parameter(torch.randn(8, 8))
+
+    def forward(self, x):
+        rows = torch.ones(4, 8).cumsum(0) * 0.1 + self.table[torch.arange(4) * 2]
+        return (x + rows.sin()) @ self.weight.t()
+
+
+def operators(program: torch.export.ExportedProgram) -> list[str]:
+    return [node.target.name() for node in program.graph.nodes if node.op == "call_function"]
+
+
+def test_computed_constants_are_folded_and_weights_are_only_moved():
+    program = torch.export.export(Tables(), (torch.randn(2, 4, 8),))
+    folded = fold_constants(program)
+    x = torch.randn(2, 4, 8)
+    torch.testing.assert_close(folded.module()(x), program.module()(x))
+    assert len(folded.constants) == len(program.constants) + 1
+    assert not {"aten::cumsum", "aten::sin", "aten::index.Tensor"} & set(operators(folded))
+    assert any(name in operators(folded) for name in ("aten::t", "aten::numpy_T"))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.sum() + (torch.arange(1500.0)[:, None] * torch.arange(1500.0)).sin(),
+        lambda x: x + torch.arange(1 << 26).double().float().cos().sum() * 0,
+    ],
+    ids=["larger than a few MB", "large on the way"],
+)
+def test_large_constants_stay_operators(function):
+    program = torch.export.export(Function(function), (X,))
+    folded = fold_constants(program)
+    assert all(value.nbytes < 1 << 22 for value in folded.constants.values())

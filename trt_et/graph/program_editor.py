@@ -38,7 +38,7 @@ class ProgramEditor:
         self._new: dict[str, torch.Tensor] = {}
         known, written = constant_values(program), written_nodes(self.graph)
         self.values: dict[Node, torch.Tensor] = {
-            node: known[node.name]
+            node: known[node.name].detach()
             for node in self.graph.find_nodes(op="placeholder")
             if node.name in known and node not in written
         }

@@ -1,9 +1,10 @@
-"""Computes constants in dtypes that TensorRT does not have at the export.
+"""Computes constants at the export: once for both roads, and for the CPU.
 
 ``torch.eye`` compares uint8 numbers, ``torch.linspace`` and many rotary frequencies are float64, a
 mask may be a buffer of uint8. Their operators would stay on the CPU, which computes the same
-numbers at each call. The other constants stay operators: an engine's builder computes them, and a
-program stays small.
+numbers at each call. Engines of the ONNX road would compute the others at each call too. Those that
+would make the program larger by more than a few MB stay operators, and so do weights that are only
+moved: an engine's builder computes them.
 """
 
 from __future__ import annotations
@@ -33,11 +34,93 @@ _OTHERS: Final = (
     *(aten.eye, aten.linspace, aten.logspace),
     *(aten.as_strided_scatter, aten.fill_diagonal_),
 )
+# They cost nothing in an engine, and what they expand stays small.
+_VIEWS: Final = (
+    *(aten.view, aten.reshape, aten._unsafe_view, aten.unsqueeze, aten.squeeze, aten.expand),
+    *(aten.expand_as, aten.alias, aten.detach, aten.detach_, aten.lift_fresh_copy),
+)
+# A weight that is only moved stays a weight, which several methods may share.
+_MOVES: Final = (
+    *(aten.to, aten._to_copy, aten.type_as, aten.clone, aten.contiguous, aten.cat, aten.stack),
+    *(aten.permute, aten.t, aten.transpose, aten.numpy_T, aten.mT, aten.movedim, aten.flatten),
+    *(aten.unflatten, aten.slice, aten.select, aten.narrow, aten.split, aten.split_with_sizes),
+    *(aten.chunk, aten.unbind, aten.repeat, operator.getitem),
+)
+_MOST_BYTES: Final = 4 << 20  # Of a constant, beyond what it replaces.
+_MOST_BYTES_ON_THE_WAY: Final = 1 << 28
 _CHECK: Final = aten._assert_tensor_metadata.default
 
 
 def fold_constants(program: ExportedProgram) -> ExportedProgram:
-    """Replace constants that are computed in other dtypes than TensorRT's by their values."""
+    """Replace computed constants by their values, unless they are larger than what they come from.
+
+    Constants in other dtypes than TensorRT's are replaced whatever their size is.
+    """
+    return _fold_computed(_fold_odd(program))
+
+
+def _fold_computed(program: ExportedProgram) -> ExportedProgram:
+    editor = ProgramEditor(program, "computed")
+    constants = _constants(editor.graph, editor.values)
+    sources: dict[Node, set[Node]] = {}
+    computed: set[Node] = set()
+    huge: set[Node] = set()
+    for node in constants:
+        inputs = node.all_input_nodes
+        sources[node] = {node}.union(*(sources[each] for each in inputs))
+        if not computed.isdisjoint(inputs) or (inputs and not _only_moves(node)):
+            computed.add(node)
+        is_made = node.op == "call_function"
+        if is_made and (not huge.isdisjoint(inputs) or _bytes(node) > _MOST_BYTES_ON_THE_WAY):
+            huge.add(node)
+    left: set[Node] = set()
+    results: list[Node] = []
+    for node in reversed([node for node in constants if node.op == "call_function"]):
+        users = [user for user in node.users if user.target is not _CHECK]
+        if any(user not in constants or user in left for user in users):
+            is_kept = _is_view(node) or node not in computed or node in huge
+            if is_kept or not _is_small(node, sources[node], constants):
+                left.add(node)
+            else:
+                results.append(node)
+    if not results:
+        return program
+    used = [node for node in constants if node.users]
+    known: dict[Node, Any] = dict(editor.values)
+    for node in results:
+        node.replace_all_uses_with(editor.add_constant(_value(node, known)))
+    _erase_unused(reversed(used))
+    return editor.program()
+
+
+def _bytes(node: Node) -> int:
+    return sum(tensor.nbytes for tensor in _tensors(node))
+
+
+def _only_moves(node: Node) -> bool:
+    packet = getattr(node.target, "overloadpacket", node.target)
+    return _is_view(node) or packet in _MOVES
+
+
+def _is_view(node: Node) -> bool:
+    return getattr(node.target, "overloadpacket", None) in _VIEWS
+
+
+def _is_small(node: Node, sources: Collection[Node], constants: Collection[Node]) -> bool:
+    """Return whether a program with a constant's value is hardly larger than without."""
+    value = node.meta["val"]
+    if not isinstance(value, torch.Tensor) or value.dtype not in DTYPES:
+        return False
+    replaced = sum(
+        _bytes(source)
+        for source in sources
+        if source.op == "placeholder" and all(user in constants for user in source.users)
+    )
+    returned = any(user.op == "output" for user in node.users)
+    return not returned and value.nbytes <= replaced + _MOST_BYTES
+
+
+def _fold_odd(program: ExportedProgram) -> ExportedProgram:
     if not any(map(_is_odd, program.graph.nodes)):
         return program
     if any(_is_odd(node) and writes_in_place(node) for node in program.graph.nodes):
@@ -54,7 +137,8 @@ def fold_constants(program: ExportedProgram) -> ExportedProgram:
         return program
     used = [node for node in constants if node.users]
     for node in results:
-        node.replace_all_uses_with(editor.add_constant(_value(node, values)))
+        constant = editor.add_constant(_value(node, {**values}))
+        node.replace_all_uses_with(constant)
     _erase_unused(reversed(used))
     return editor.program()
 
@@ -162,10 +246,11 @@ def _results(constants: Mapping[Node, bool]) -> list[Node]:
     ]
 
 
-def _value(node: Node, values: Mapping[Node, Any]) -> Any:  # noqa: ANN401
-    if node.op == "placeholder":
-        return values[node]
-    args, kwargs = map_arg((node.args, dict(node.kwargs)), lambda each: _value(each, values))
-    target: Any = node.target
-    with torch.no_grad():
-        return target(*args, **kwargs)
+def _value(node: Node, known: dict[Node, Any]) -> Any:  # noqa: ANN401
+    """Compute a constant; ``known`` has the values of others, and gets those on the way."""
+    if node not in known:
+        args, kwargs = map_arg((node.args, dict(node.kwargs)), lambda each: _value(each, known))
+        target: Any = node.target
+        with torch.no_grad():
+            known[node] = target(*args, **kwargs)
+    return known[node]
