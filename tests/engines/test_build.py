@@ -210,15 +210,6 @@ def test_an_engine_that_a_callers_builder_damaged_is_refused(change, message):
         build(Damaging())
 
 
-def test_a_builder_may_use_the_former_name_of_the_program():
-    class Former(CheapBuilder):
-        def build(self, request):
-            assert request.lowered is request.program
-            return super().build(request)
-
-    assert build(Former())
-
-
 def test_a_builder_that_inherits_its_fingerprint_has_engines_of_its_own(tmp_path):
     class Larger(CheapBuilder):
         def build(self, request):

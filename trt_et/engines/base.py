@@ -39,11 +39,6 @@ class BuildRequest:
     timings: Path | None = None
     monitor: BuildMonitor = field(default_factory=BuildMonitor, compare=False, repr=False)
 
-    @property
-    def lowered(self) -> EngineProgram:
-        """The former name of ``program``, which builders of others may use."""
-        return self.program
-
 
 class EngineBuilder(ABC):
     """Builds one engine for one partition. A builder has a ``name`` and a ``build`` method.
