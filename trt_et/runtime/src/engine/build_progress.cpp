@@ -45,7 +45,7 @@ bool run_signal_handlers() {
   return false;
 }
 
-int report(const char* phase, int32_t step, int32_t steps) {
+int report_progress(const char* phase, int32_t step, int32_t steps) {
   const trt_et_build_progress function = g_function;
   const bool is_told = function != nullptr && phase != nullptr;
   if (is_told && function(phase, step, steps) == 0) return 0;
@@ -57,7 +57,7 @@ int report(const char* phase, int32_t step, int32_t steps) {
 void set_build_progress(trt_et_build_progress progress) { g_function = progress; }
 
 trt_et_build_progress build_progress() {
-  return g_function != nullptr || has_python() ? report : nullptr;
+  return g_function != nullptr || has_python() ? report_progress : nullptr;
 }
 
 bool is_interrupted() { return t_interrupted; }
