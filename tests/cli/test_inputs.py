@@ -156,7 +156,7 @@ def test_strides_that_the_program_does_not_expect_are_refused_and_laid_out(
     wanted = method(expected)
     with pytest.raises(OptionError, match=message):
         check_inputs(wanted, [given])
-    (laid_out,) = lay_out(wanted, [given])
+    (laid_out,) = lay_out(wanted.inputs, [given])
     check_inputs(wanted, [laid_out])
     assert torch.equal(laid_out, given)
 

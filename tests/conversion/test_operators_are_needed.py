@@ -337,7 +337,7 @@ def several(x):
     return y, y, y.reshape(4, 3, 5), x.clone(), y + 0, torch.ones(2)
 
 
-@pytest.mark.parametrize("function", [several, lambda x: (x * 2, x), lambda x: x.sum() * 2])
+@pytest.mark.parametrize("function", [several, lambda x: (x * 2, x)])
 def test_outputs_still_have_to_be_marked_one_by_one(function, monkeypatch):
     example = Example(function, (X,))
     assert outcome(example)[0] == "equal"

@@ -56,16 +56,6 @@ def test_deform_conv_is_that_of_torchvision(page):
     check_one_engine(model, *inputs)
 
 
-def test_the_transform_is_that_of_torch(page):
-    x = torch.randn(2, 400)
-    model = page["RealFFT"](400)
-    real, imaginary = model(x)
-    expected = torch.fft.rfft(x)
-    torch.testing.assert_close(real, expected.real, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(imaginary, expected.imag, atol=1e-4, rtol=1e-4)
-    check_one_engine(model, x)
-
-
 def test_what_lacks_a_kernel_fails_with_the_text_of_the_page():
     ops = pytest.importorskip("torchvision").ops
 

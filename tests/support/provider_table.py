@@ -115,6 +115,7 @@ class Host(ctypes.Structure):
         ("version", ctypes.c_char_p),
         ("log", Log),
         ("site_packages", ctypes.c_char_p),
+        ("variable", ctypes.c_void_p),
     ]
 
 
@@ -161,7 +162,8 @@ class Provider:
     def __post_init__(self) -> None:
         self._log = Log(lambda level, text: self.lines.append(f"{level} {text.decode()}"))
         packages = Path(next(iter(executorch.__path__))).parent
-        self._host = Host(ABI, trt_et_version(), self._log, str(packages).encode())
+        getenv = ctypes.cast(ctypes.CDLL(None).getenv, ctypes.c_void_p)
+        self._host = Host(ABI, trt_et_version(), self._log, str(packages).encode(), getenv)
         opened = ctypes.CDLL(str(self.library)).trt_et_open_provider
         opened.restype = ctypes.POINTER(Table)
         self.table = opened(ctypes.byref(self._host)).contents

@@ -62,13 +62,14 @@ def explained_errors(what: str = "ExecuTorch failed") -> Iterator[None]:
                 "trt_et.runtime.load() before a program is loaded"
             ) from error
         reason = _reason(before)
-        if not reason and _needs_data(str(error), error.__traceback__):
+        lacks_data = not reason or "external_data_map is null" in reason  # ExecuTorch's words.
+        if lacks_data and _needs_data(str(error), error.__traceback__):
             reason = (
                 ": if the program keeps weights in a file of its own (.ptd), load it with "
                 "load_program(..., data_path=FILE), or with executor_runner --data_path FILE"
             )
-        if not reason and str(error).endswith("0x:14"):
-            reason = _missing_kernels(error.__traceback__)
+        if str(error).endswith("0x:14"):
+            reason = _missing_kernels(error.__traceback__) or reason
         raise RunError(f"{what}: {error}{reason}{_given(error.__traceback__)}") from error
 
 
