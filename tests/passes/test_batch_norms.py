@@ -39,6 +39,14 @@ def test_it_is_folded_into_its_convolution(dtype):
     assert error < 8 * torch.finfo(dtype).eps
 
 
+def test_it_is_folded_before_an_activation_in_place():
+    """As in torchvision's ResNets: the convolution's weight is not what the call writes to."""
+    model = nn.Sequential(*normalized(2.0), nn.ReLU(inplace=True)).eval()
+    error, norms = error_and_norms(model, torch.float32)
+    assert norms == 0
+    assert error < 8 * torch.finfo(torch.float32).eps
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_channels_that_training_has_switched_off_do_not_keep_it(dtype):
     model = normalized(2.0)

@@ -26,7 +26,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._pytree import tree_leaves
 from torch.utils._sympy.value_ranges import bound_sympy
 
-from trt_et.graph.arguments import named_arguments
+from trt_et.graph.arguments import has_own_memory, named_arguments
 from trt_et.graph.insertion import insert_call, insert_size
 from trt_et.graph.operators import INTEGERS
 from trt_et.graph.subgraphs import copied_module
@@ -314,7 +314,7 @@ def _views(tensor: Node) -> list[Node]:
     """Return a tensor and the nodes whose values may share its memory."""
     views = [tensor]
     for view in views:
-        views += [u for u in view.users if u.args[:1] == (view,) and not _is_new(u)]
+        views += [u for u in view.users if u.args[:1] == (view,) and not has_own_memory(u)]
     return views
 
 
@@ -439,19 +439,9 @@ def _root(value: Any) -> Any:  # noqa: ANN401
 
     Views have the tensor as their first argument, except for ``broadcast_tensors`` and the like.
     """
-    while isinstance(value, Node) and value.all_input_nodes and not _is_new(value):
+    while isinstance(value, Node) and value.all_input_nodes and not has_own_memory(value):
         value = value.args[0] if value.args else None
     return value if isinstance(value, Node) else None
-
-
-def _is_new(value: Node) -> bool:
-    """Return whether a tensor surely has memory of its own."""
-    target = value.target
-    return (
-        isinstance(target, OpOverload)
-        and torch.Tag.core in target.tags
-        and not any(result.alias_info for result in target._schema.returns)
-    )
 
 
 def _written_by(node: Node) -> list[Any]:

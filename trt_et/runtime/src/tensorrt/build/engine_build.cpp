@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <mutex>
+#include <thread>
 
 #include "common/immortal.h"
 #include "engine_store.h"
@@ -22,14 +23,15 @@ uint64_t weight_bytes(const trt_et_engine_request& request) {
 
 // A build next to another one on the same GPU chooses slow kernels, and TensorRT has crashed with
 // two in one process. TensorRT-RTX measures nothing.
-using Turn = std::unique_lock<std::timed_mutex>;
+using Turn = std::unique_lock<std::mutex>;
 Status take_turn(const trt_et_engine_request& request, EngineStore* store, Turn* turn) {
   if (kRtx) return {};
   constexpr std::chrono::milliseconds kStep{100};
   const auto ask = request.report_build;  // The build that is waited for asks the caller.
   const auto end = std::chrono::steady_clock::now() + kBuildPatience;
-  while (!turn->try_lock_for(kStep) && std::chrono::steady_clock::now() < end) {
+  while (!turn->try_lock() && std::chrono::steady_clock::now() < end) {
     if (ask != nullptr && ask(nullptr, 0, 0) == 0) return wait_was_ended();
+    std::this_thread::sleep_for(kStep);
   }
   return store->lock_gpu();
 }
@@ -48,7 +50,7 @@ Status build_engine(const trt_et_engine_request& request, BuiltEngine* built) {
   const ParserLibrary* parser = nullptr;
   TRT_ET_TRY(open_library(&library));
   TRT_ET_TRY(load_plugin_libraries(request, *library));
-  Turn turn(immortal<std::timed_mutex>(), std::defer_lock);  // It ends after the store's locks.
+  Turn turn(immortal<std::mutex>(), std::defer_lock);  // It ends after the store's locks.
   EngineStore store(request, *library);
   if (store.find(built)) return {};
   if (request.build == 0) {
