@@ -31,6 +31,8 @@ narrowed_sizes     a narrowed range is not reported        ExecuTorch 1.5  passe
 numbers_of_sizes   roots and extremes of sizes are refused ExecuTorch 1.5  it has these operators
 size_remainders    ``%`` of sizes has the dividend's sign  ExecuTorch 1.5  ``executorch_prim::mod``
                                                                            has the divisor's
+sized_constants    sizes of constants have no values       torch 2.13      ``torch.export`` computes
+                                                                           them
 split_to_slices    a split fixes a dynamic size            ExecuTorch 1.5  it reads no length
                    (docs/internals/upstream/
                    executorch_split.md)
@@ -67,6 +69,7 @@ from trt_et.mends.masked_writes import select_by_mask
 from trt_et.mends.narrowed_sizes import mark_ranges
 from trt_et.mends.numbers_of_sizes import keep_numbers_of_sizes_in_tensors
 from trt_et.mends.size_remainders import write_out_size_remainders
+from trt_et.mends.sized_constants import compute_sized_constants
 from trt_et.mends.split_to_slices import replace_split_with_slice
 from trt_et.mends.strides_of_sizes import compute_strides
 from trt_et.mends.unused_checks import erase_unused_checks
@@ -75,6 +78,7 @@ Mend = Callable[[ExportedProgram], ExportedProgram]
 
 FIRST: Final[tuple[Mend, ...]] = (
     copy_buffers_of_buffers,
+    compute_sized_constants,
     lay_out_indices,
     keep_sizes_of_products,
     use_real_numbers,
