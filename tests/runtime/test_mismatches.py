@@ -9,7 +9,7 @@ from tests.support.fake_tensorrt import FakeBuilder, Line
 from tests.support.native_programs import export
 
 REASONS = {
-    "version": "unknown interface (known: 10.0",
+    "version": "engine was built by TensorRT 10.9.0, this machine has 11.7.3",
     "capability": "compute capability 9.0 (NVIDIA H200), but cuda:0 is 0.0",
     "device": "cuda:3 but this machine has 2 GPU(s)",
     "platform": "engine is for the platform linux_aarch64, but this is linux_x86_64",
@@ -20,7 +20,7 @@ REASONS = {
 def test_each_has_its_own_reason_and_other_programs_go_on(tmp_path, stock, fake_tensorrt):
     builders = {
         "fitting": FakeBuilder(target_platform="linux_x86_64"),
-        "version": FakeBuilder(version="10.9.0"),
+        "version": FakeBuilder(version="10.9.0", plan_version=(10, 9, 0, 34)),
         "capability": FakeBuilder(compute_capabilities=("9.0",), gpu_name="NVIDIA H200"),
         "device": FakeBuilder(),
         "platform": FakeBuilder(target_platform="linux_aarch64"),

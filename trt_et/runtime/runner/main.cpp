@@ -163,7 +163,9 @@ bool load(const Program& program, const std::string& name, const Flags& flags,
       program.load_method(name.c_str(), &loaded.memory.manager(), etdump.tracer(), weights);
   if (!method.ok()) {
     fail("loading the method failed", method.error());
-    if (weights == nullptr && *trt_et_last_error() == '\0') {
+    const char* reason = trt_et_last_error();
+    const bool lacks_data = *reason == '\0' || std::strstr(reason, "external_data_map is null");
+    if (weights == nullptr && lacks_data) {
       std::fputs(
           "executor_runner: if the program keeps weights in a file of its own (.ptd), name it "
           "with --data_path\n",
