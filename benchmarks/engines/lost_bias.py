@@ -40,7 +40,7 @@ def _block(width: int, size: int) -> Model:
 
 def _zoo(name: str) -> Model:
     case = lowered.make(name)
-    return Model(case.model, case.inputs, case.dynamic)
+    return Model(case.model, case.inputs, case.dynamic, strict=case.strict)
 
 
 NETWORKS: dict[str, Callable[[], Model]] = {
@@ -68,7 +68,7 @@ def _measure(model: Model, precision: str | None) -> list[dict[str, Any]]:
     try:
         with torch.no_grad():
             program = torch.export.export(
-                model.module, model.inputs, dynamic_shapes=model.dynamic_shapes, strict=False
+                model.module, model.inputs, dynamic_shapes=model.dynamic_shapes, strict=model.strict
             )
             partitioner = TensorRTPartitioner(
                 builder="tensorrt_rtx", precision=precision, progress=False

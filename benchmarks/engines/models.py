@@ -20,11 +20,13 @@ class Model:
         module: In eval mode.
         inputs: Example inputs, in float32 or integers.
         dynamic_shapes: As ``torch.export.export`` takes it.
+        strict: Likewise.
     """
 
     module: nn.Module
     inputs: tuple[torch.Tensor, ...]
     dynamic_shapes: Any = None
+    strict: bool = False
 
     def __post_init__(self) -> None:
         """Fill biases of zeros, as untrained models have them: exporters drop those."""
