@@ -206,7 +206,7 @@ def set_option(name: str, value: str) -> None:
         value: As in the variable, such as ``"1"``; ``""`` takes the setting back.
 
     Raises:
-        OptionError: There is no such option, or it has no such value.
+        OptionError: The option is unknown, or does not take this value.
         PluginError: The plugin cannot be loaded.
     """
     if load_plugin().trt_et_set_option(name.encode(), value.encode()) != 0:
