@@ -38,9 +38,15 @@ def canonical(graph: Graph, signature: ExportGraphSignature, users: Collection[s
     counts: Counter[str] = Counter()
     new: dict[Node, Node] = {}
     renamed = Graph()
+    target_of = {spec.arg.name: spec.target for spec in signature.input_specs}
+    constants: dict[str, Node] = {}
     for node in _in_order(graph):
         if node.op == "placeholder":
             if node.name not in users and not node.users:
+                continue
+            constant = target_of.get(node.name) if node.name not in users else None
+            if constant in constants:  # ExecuTorch has copied it for several partitions.
+                new[node] = constants[constant]
                 continue
             base = "input" if node.name in users else "constant"
             name = f"{base}{counts[base]}"
@@ -56,9 +62,12 @@ def canonical(graph: Graph, signature: ExportGraphSignature, users: Collection[s
         new[node] = renamed.create_node(node.op, target, args, kwargs, name)
         if "val" in node.meta:
             new[node].meta["val"] = node.meta["val"]
+        if node.op == "placeholder" and constant is not None:
+            constants[constant] = new[node]
     renamed.lint()
     by_old = {old.name: node.name for old, node in new.items()}
-    kept = [spec for spec in signature.input_specs if spec.arg.name in by_old]
+    first = {node.name: old.name for old, node in reversed(new.items())}
+    kept = [spec for spec in signature.input_specs if spec.arg.name in first.values()]
     by_target: dict[str, str] = {}
     for spec in kept:
         if spec.target is not None:
@@ -70,7 +79,7 @@ def canonical(graph: Graph, signature: ExportGraphSignature, users: Collection[s
         [_renamed(spec, by_old[spec.arg.name], by_target) for spec in kept],
         [_renamed(spec, node.name, by_target) for spec, node in outputs],
     )
-    return renamed, changed, {node.name: old.name for old, node in new.items()}, targets
+    return renamed, changed, {node.name: first[node.name] for node in new.values()}, targets
 
 
 def _in_order(graph: Graph) -> Iterator[Node]:

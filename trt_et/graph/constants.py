@@ -78,7 +78,8 @@ def add_constant(graph: Graph, specs: list[InputSpec], target: str, value: torch
     node.name = f"c{target}"
     mode = fake_mode_of(graph.nodes)
     node.meta["val"] = value if mode is None else mode.from_tensor(value, static_shapes=True)
-    spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(name=node.name), target)
+    # ExecuTorch copies a constant for several partitions; torch unlifts a copied buffer only.
+    spec = InputSpec(InputKind.BUFFER, TensorArgument(name=node.name), target, persistent=False)
     specs.insert(position, spec)
     return node
 
